@@ -1,0 +1,1 @@
+//! The subcommands of `jfs-mount`, one file each.

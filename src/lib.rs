@@ -1,0 +1,9 @@
+//! A JuiceFS-compatible file-system client: metadata, data path, FUSE and CSI in one library.
+//!
+//! Layers only depend downwards; `tests/layering.rs` checks it.
+
+pub mod cli;
+pub mod error;
+pub mod meta;
+
+pub use error::{Error, Result};

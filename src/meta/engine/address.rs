@@ -1,0 +1,22 @@
+//! Metadata addresses: choosing the engine, masking passwords.
+
+use std::sync::Arc;
+
+use super::Engine;
+use crate::error::{Error, Result};
+
+/// Opens the store that `url` names.
+pub async fn connect(url: &str) -> Result<Arc<dyn Engine>> {
+    let scheme = url.split_once("://").map_or("redis", |(scheme, _)| scheme);
+    Err(Error::bad_input(format!("metadata address {}: unknown scheme {scheme:?}", masked(url))))
+}
+
+/// The address with its password replaced by `****`.
+pub fn masked(url: &str) -> String {
+    let Some(at) = url.rfind('@') else { return url.to_owned() };
+    let start = url.find("://").map_or(0, |i| i + 3);
+    match url.get(start..at).and_then(|user| user.find(':')) {
+        Some(colon) => format!("{}:****{}", &url[..start + colon], &url[at..]),
+        None => url.to_owned(),
+    }
+}

@@ -1,0 +1,60 @@
+//! Keys and records: what a transaction reads.
+
+use bytes::Bytes;
+
+use crate::meta::record::{AclRule, Attr, DirStat, Entry, Flock, Plock, Quota, QuotaKey, Slice};
+use crate::meta::{Ino, Name, Sid, SliceId};
+
+/// What to read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Key {
+    Attr(Ino),
+    Entry(Ino, Name),
+    /// An entry and the attr it points to, in one round trip.
+    Lookup(Ino, Name),
+    /// Whether the directory has any entry.
+    HasEntries(Ino),
+    Chunk(Ino, u32),
+    Symlink(Ino),
+    Xattr(Ino, Name),
+    Xattrs(Ino),
+    /// Parents of a hard-linked node with their entry counts; only counts above 0.
+    Parents(Ino),
+    Flocks(Ino),
+    Plocks(Ino),
+    /// Whether the session sustains the inode.
+    Sustained(Sid, Ino),
+    /// Real count of references; 1 if not tracked (R, K), 0 if there is no record (SQL).
+    SliceRef(SliceId, u32),
+    DirStat(Ino),
+    Quota(QuotaKey),
+    Acl(u32),
+}
+
+/// What was read, one variant per key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    Attr(Option<Attr>),
+    Entry(Option<Entry>),
+    Lookup(Option<Found>),
+    HasEntries(bool),
+    Chunk(Vec<Slice>),
+    Symlink(Option<Bytes>),
+    Xattr(Option<Bytes>),
+    Xattrs(Vec<(Name, Bytes)>),
+    Parents(Vec<(Ino, i64)>),
+    Flocks(Vec<Flock>),
+    Plocks(Vec<Plock>),
+    Sustained(bool),
+    SliceRef(i64),
+    DirStat(Option<DirStat>),
+    Quota(Option<Quota>),
+    Acl(Option<AclRule>),
+}
+
+/// An entry and the node behind it; no attr if the node is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub entry: Entry,
+    pub attr: Option<Attr>,
+}

@@ -1,0 +1,21 @@
+//! Metadata: what each file-system operation means, written once, over engines that store typed
+//! records byte for byte as JuiceFS does.
+//!
+//! Knows nothing of blocks, objects or the kernel.
+
+pub mod client;
+pub mod engine;
+mod ids;
+pub mod op;
+mod plan;
+pub mod record;
+mod run;
+mod time;
+mod txn;
+
+pub use client::{Caller, Meta, Options};
+pub use ids::{Ino, LockOwner, Name, Sid, SliceId};
+pub use plan::{Effects, Plan};
+pub use run::{Lane, Operation};
+pub use time::Timestamp;
+pub use txn::MetaTxn;

@@ -1,0 +1,1 @@
+//! Operations: what each file-system operation means, one file each, for every engine.

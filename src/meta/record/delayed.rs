@@ -1,0 +1,39 @@
+//! Delayed slices: what compaction replaced, kept until the trash's days are over.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::error::{Error, Result};
+use crate::meta::SliceId;
+
+/// A slice by what names its objects: the id and the full size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SliceSize {
+    pub id: SliceId,
+    pub size: u32,
+}
+
+const ITEM_LEN: usize = 12;
+
+/// The stored list; holes are left out.
+pub fn encode(slices: &[SliceSize]) -> Bytes {
+    let mut out = BytesMut::with_capacity(slices.len() * ITEM_LEN);
+    for slice in slices.iter().filter(|slice| !slice.id.is_hole()) {
+        out.put_u64(slice.id.0);
+        out.put_u32(slice.size);
+    }
+    out.freeze()
+}
+
+pub fn decode(mut raw: &[u8]) -> Result<Vec<SliceSize>> {
+    if raw.len() % ITEM_LEN != 0 {
+        return Err(Error::damaged(
+            "delayed slices",
+            format!("{} bytes, not a multiple of 12", raw.len()),
+        ));
+    }
+    let mut slices = Vec::with_capacity(raw.len() / ITEM_LEN);
+    while !raw.is_empty() {
+        slices.push(SliceSize { id: SliceId(raw.get_u64()), size: raw.get_u32() });
+    }
+    Ok(slices)
+}

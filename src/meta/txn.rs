@@ -1,0 +1,195 @@
+//! Typed, remembered, guarded reads for planning.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use super::client::Facts;
+use super::engine::{Change, CommitError, Found, Key, Record, Txn};
+use super::record::{Attr, Entry, Flock, Plock, Slice};
+use super::{Ino, Name, Sid, SliceId};
+use crate::error::{Error, Result};
+
+/// What an operation plans with. Every read is a guard, and is read from the store once.
+pub struct MetaTxn<'a> {
+    raw: Box<dyn Txn>,
+    facts: &'a Facts,
+    seen: HashMap<Key, Record>,
+}
+
+impl<'a> MetaTxn<'a> {
+    pub fn new(raw: Box<dyn Txn>, facts: &'a Facts) -> Self {
+        Self { raw, facts, seen: HashMap::new() }
+    }
+
+    /// What planning may know besides records.
+    pub fn facts(&self) -> &'a Facts {
+        self.facts
+    }
+
+    /// Reads all keys at once; the accessors then answer from memory.
+    pub async fn prefetch(&mut self, keys: &[Key]) -> Result<()> {
+        let missing: Vec<Key> =
+            keys.iter().filter(|key| !self.seen.contains_key(key)).cloned().collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let records = self.raw.read(&missing).await?;
+        for (key, record) in missing.into_iter().zip(records) {
+            self.remember(key, record);
+        }
+        Ok(())
+    }
+
+    pub async fn attr(&mut self, ino: Ino) -> Result<Option<Attr>> {
+        match self.read(Key::Attr(ino)).await? {
+            Record::Attr(attr) => Ok(attr),
+            other => Err(mismatch("attr", &other)),
+        }
+    }
+
+    /// The attr of a node that must be there.
+    pub async fn node(&mut self, ino: Ino) -> Result<Attr> {
+        self.attr(ino).await?.ok_or(Error::NotFound)
+    }
+
+    /// The attr of a directory that must be there.
+    pub async fn dir(&mut self, ino: Ino) -> Result<Attr> {
+        self.node(ino).await?.into_dir()
+    }
+
+    pub async fn entry(&mut self, dir: Ino, name: &Name) -> Result<Option<Entry>> {
+        match self.read(Key::Entry(dir, name.clone())).await? {
+            Record::Entry(entry) => Ok(entry),
+            other => Err(mismatch("entry", &other)),
+        }
+    }
+
+    pub async fn lookup(&mut self, dir: Ino, name: &Name) -> Result<Option<Found>> {
+        match self.read(Key::Lookup(dir, name.clone())).await? {
+            Record::Lookup(found) => Ok(found),
+            other => Err(mismatch("lookup", &other)),
+        }
+    }
+
+    pub async fn has_entries(&mut self, dir: Ino) -> Result<bool> {
+        match self.read(Key::HasEntries(dir)).await? {
+            Record::HasEntries(any) => Ok(any),
+            other => Err(mismatch("emptiness", &other)),
+        }
+    }
+
+    pub async fn chunk(&mut self, ino: Ino, index: u32) -> Result<Vec<Slice>> {
+        match self.read(Key::Chunk(ino, index)).await? {
+            Record::Chunk(slices) => Ok(slices),
+            other => Err(mismatch("chunk", &other)),
+        }
+    }
+
+    pub async fn symlink(&mut self, ino: Ino) -> Result<Option<Bytes>> {
+        match self.read(Key::Symlink(ino)).await? {
+            Record::Symlink(target) => Ok(target),
+            other => Err(mismatch("symlink", &other)),
+        }
+    }
+
+    pub async fn xattr(&mut self, ino: Ino, name: &Name) -> Result<Option<Bytes>> {
+        match self.read(Key::Xattr(ino, name.clone())).await? {
+            Record::Xattr(value) => Ok(value),
+            other => Err(mismatch("xattr", &other)),
+        }
+    }
+
+    pub async fn xattrs(&mut self, ino: Ino) -> Result<Vec<(Name, Bytes)>> {
+        match self.read(Key::Xattrs(ino)).await? {
+            Record::Xattrs(all) => Ok(all),
+            other => Err(mismatch("xattrs", &other)),
+        }
+    }
+
+    pub async fn flocks(&mut self, ino: Ino) -> Result<Vec<Flock>> {
+        match self.read(Key::Flocks(ino)).await? {
+            Record::Flocks(locks) => Ok(locks),
+            other => Err(mismatch("flocks", &other)),
+        }
+    }
+
+    pub async fn plocks(&mut self, ino: Ino) -> Result<Vec<Plock>> {
+        match self.read(Key::Plocks(ino)).await? {
+            Record::Plocks(locks) => Ok(locks),
+            other => Err(mismatch("plocks", &other)),
+        }
+    }
+
+    pub async fn sustained(&mut self, sid: Sid, ino: Ino) -> Result<bool> {
+        match self.read(Key::Sustained(sid, ino)).await? {
+            Record::Sustained(is) => Ok(is),
+            other => Err(mismatch("sustained", &other)),
+        }
+    }
+
+    pub async fn slice_refs(&mut self, id: SliceId, size: u32) -> Result<i64> {
+        match self.read(Key::SliceRef(id, size)).await? {
+            Record::SliceRef(refs) => Ok(refs),
+            other => Err(mismatch("slice reference", &other)),
+        }
+    }
+
+    /// Parents of a node with entry counts: the one in its attr, or the parent records. Not
+    /// guarded: they are only used for usage accounting and permission walks.
+    pub async fn peek_parents(&mut self, ino: Ino, attr: &Attr) -> Result<Vec<(Ino, i64)>> {
+        if attr.parent != Ino::NONE {
+            return Ok(vec![(attr.parent, 1)]);
+        }
+        match self.peek(Key::Parents(ino)).await? {
+            Record::Parents(parents) => Ok(parents),
+            other => Err(mismatch("parents", &other)),
+        }
+    }
+
+    pub async fn peek_attr(&mut self, ino: Ino) -> Result<Option<Attr>> {
+        match self.peek(Key::Attr(ino)).await? {
+            Record::Attr(attr) => Ok(attr),
+            other => Err(mismatch("attr", &other)),
+        }
+    }
+
+    /// A read that is not guarded: the visible exception.
+    pub async fn peek(&mut self, key: Key) -> Result<Record> {
+        if let Some(record) = self.seen.get(&key) {
+            return Ok(record.clone());
+        }
+        let mut records = self.raw.peek(&[key]).await?;
+        records.pop().ok_or_else(|| Error::damaged("answer", "empty"))
+    }
+
+    pub(super) async fn commit(&mut self, changes: &[Change]) -> Result<Vec<i64>, CommitError> {
+        self.raw.commit(changes).await
+    }
+
+    async fn read(&mut self, key: Key) -> Result<Record> {
+        if let Some(record) = self.seen.get(&key) {
+            return Ok(record.clone());
+        }
+        let mut records = self.raw.read(std::slice::from_ref(&key)).await?;
+        let record = records.pop().ok_or_else(|| Error::damaged("answer", "empty"))?;
+        self.remember(key, record.clone());
+        Ok(record)
+    }
+
+    /// A lookup also answers for its entry and the attr behind it.
+    fn remember(&mut self, key: Key, record: Record) {
+        if let (Key::Lookup(dir, name), Record::Lookup(found)) = (&key, &record) {
+            let entry = found.as_ref().map(|found| found.entry);
+            self.seen.insert(Key::Entry(*dir, name.clone()), Record::Entry(entry));
+            if let Some(found) = found {
+                self.seen.insert(Key::Attr(found.entry.ino), Record::Attr(found.attr.clone()));
+            }
+        }
+        self.seen.insert(key, record);
+    }
+}
+
+fn mismatch(wanted: &str, got: &Record) -> Error {
+    Error::damaged(wanted, format!("the engine answered {got:?}"))
+}
