@@ -1,0 +1,85 @@
+//! Atime: a file was read.
+
+use super::log;
+use crate::error::Result;
+use crate::meta::client::AtimeMode;
+use crate::meta::engine::Key;
+use crate::meta::record::Attr;
+use crate::meta::{Ino, Lane, MetaTxn, Operation, Plan, Timestamp};
+
+const SECOND: i128 = 1_000_000_000;
+const DAY: i128 = 24 * 3600 * SECOND;
+
+pub struct Touch {
+    pub ino: Ino,
+}
+
+impl Operation for Touch {
+    /// The node with its new access time; none if that was recent enough.
+    type Output = Option<Attr>;
+    const NAME: &'static str = "access";
+
+    fn lane(&self) -> Lane {
+        Lane::Node(self.ino)
+    }
+
+    async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Option<Attr>>> {
+        tx.prefetch(&[Key::Attr(self.ino)]).await?;
+        let mut node = tx.node(self.ino).await?;
+        if !is_due(tx.facts().options.atime, &node, tx.now()) {
+            return Ok(Plan::answer(None));
+        }
+        node.atime = tx.now();
+        let mut plan = Plan::new();
+        // Not `put_attr`: the content is what it was.
+        plan.push(crate::meta::engine::Change::PutAttr(self.ino, node.clone()));
+        log::log(tx, &mut plan, || format!("ACCESS({})", self.ino), tx.now());
+        Ok(plan.with(Some(node)))
+    }
+}
+
+/// Whether an access now is worth writing down.
+pub fn is_due(mode: AtimeMode, node: &Attr, now: Timestamp) -> bool {
+    let age = now.nanos_since(node.atime);
+    let relative = node.mtime > node.atime || node.ctime > node.atime || age > DAY;
+    match mode {
+        AtimeMode::Never => false,
+        AtimeMode::Relative => relative,
+        AtimeMode::Strict => relative || age > SECOND,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::record::FileKind;
+
+    #[test]
+    fn each_mode_writes_as_often_as_it_says() {
+        let at = Timestamp::from_secs;
+        let times = |atime, mtime, ctime| {
+            let node = Attr::new(FileKind::File, 0, 0, 0, Ino::ROOT, at(0));
+            Attr { atime: at(atime), mtime: at(mtime), ctime: at(ctime), ..node }
+        };
+        let day = 24 * 3600;
+        // atime, mtime, ctime, now: relative, strict
+        for (atime, mtime, ctime, now, relative, strict) in [
+            (100, 100, 100, 100, false, false),
+            (100, 100, 100, 101, false, false),
+            (100, 100, 100, 102, false, true),
+            (100, 101, 100, 100, true, true),
+            (100, 100, 101, 100, true, true),
+            (100, 100, 100, 100 + day, false, true),
+            (100, 100, 100, 101 + day, true, true),
+            (100, 90, 90, 50, false, false),
+        ] {
+            let node = times(atime, mtime, ctime);
+            let due = |mode| is_due(mode, &node, at(now));
+            assert_eq!(
+                (due(AtimeMode::Never), due(AtimeMode::Relative), due(AtimeMode::Strict)),
+                (false, relative, strict),
+                "{atime} {mtime} {ctime} at {now}"
+            );
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Delete chunk: a chunk of a removed file goes, and with it one reference per record.
+
+use super::log;
+use crate::error::{Error, Result};
+use crate::meta::engine::{Change, Key};
+use crate::meta::record::{Slice, SliceSize};
+use crate::meta::{Ino, Lane, MetaTxn, Operation, Plan};
+
+pub struct DeleteChunk {
+    pub ino: Ino,
+    pub index: u32,
+}
+
+/// Slices that lose a reference each. Receipts begin with what is left of them, in this order.
+pub type Released = Vec<SliceSize>;
+
+impl Operation for DeleteChunk {
+    type Output = Released;
+    const NAME: &'static str = "delete a chunk";
+
+    fn lane(&self) -> Lane {
+        Lane::Node(self.ino)
+    }
+
+    async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Released>> {
+        tx.prefetch(&[Key::Attr(self.ino), Key::Chunk(self.ino, self.index)]).await?;
+        if tx.attr(self.ino).await?.is_some() {
+            let why = format!("inode {} exists: its data is not deleted", self.ino);
+            return Err(Error::Refused(why));
+        }
+        let records = tx.chunk(self.ino, self.index).await?;
+        if records.is_empty() {
+            return Ok(Plan::answer(Vec::new()));
+        }
+        let mut plan = Plan::new();
+        let released = release(&mut plan, &records);
+        plan.push(Change::RemoveChunk { ino: self.ino, index: self.index });
+        let line = || format!("DELCHUNK({},{})", self.ino, self.index);
+        log::log(tx, &mut plan, line, tx.now());
+        Ok(plan.with(released))
+    }
+}
+
+/// Takes a reference from the slice of every record that names one. These must be a plan's first
+/// changes, so that its first receipts are theirs.
+pub(super) fn release<T>(plan: &mut Plan<T>, records: &[Slice]) -> Released {
+    let released: Released = named(records).collect();
+    let drops = released.iter().map(|slice| Change::AddSliceRef { slice: *slice, by: -1 });
+    plan.changes.extend(drops);
+    released
+}
+
+/// The slices that records name, in their order, holes left out.
+pub(super) fn named(records: &[Slice]) -> impl Iterator<Item = SliceSize> {
+    records
+        .iter()
+        .filter(|record| !record.id.is_hole())
+        .map(|record| SliceSize { id: record.id, size: record.size })
+}

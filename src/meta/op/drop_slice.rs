@@ -1,0 +1,90 @@
+//! Drop slice: the last traces of slices in metadata.
+
+use super::log;
+use crate::error::Result;
+use crate::meta::engine::{Change, Key};
+use crate::meta::record::SliceSize;
+use crate::meta::{Ino, MetaTxn, Operation, Plan, SliceId};
+
+use super::delete_chunk::Released;
+
+/// The objects of a slice without references are gone: so is its record.
+pub struct DropSlice {
+    pub slice: SliceSize,
+}
+
+impl Operation for DropSlice {
+    type Output = ();
+    const NAME: &'static str = "drop a slice";
+
+    async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<()>> {
+        let mut plan = Plan::new();
+        plan.push(Change::RemoveSliceRef(self.slice));
+        let SliceSize { id, size } = self.slice;
+        log::log(tx, &mut plan, || format!("DELETESLICE({id},{size})"), tx.now());
+        Ok(plan)
+    }
+}
+
+/// A slice that was uploaded and never became part of a file is recorded as without references, so
+/// that its objects go even if this client does not live to delete them.
+pub struct Abandon {
+    pub slice: SliceSize,
+}
+
+impl Operation for Abandon {
+    type Output = ();
+    const NAME: &'static str = "abandon a slice";
+
+    async fn plan(&self, _tx: &mut MetaTxn<'_>) -> Result<Plan<()>> {
+        let mut plan = Plan::new();
+        plan.push(Change::NewSlice(self.slice));
+        plan.push(Change::AddSliceRef { slice: self.slice, by: -1 });
+        Ok(plan)
+    }
+}
+
+/// The days of a list of replaced slices are over: each loses the reference that it had there.
+pub struct DropDelayed {
+    pub id: SliceId,
+    pub at: i64,
+}
+
+impl Operation for DropDelayed {
+    type Output = Released;
+    const NAME: &'static str = "drop delayed slices";
+
+    async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Released>> {
+        tx.prefetch(&[Key::Delayed(self.id, self.at)]).await?;
+        let slices = tx.delayed(self.id, self.at).await?;
+        if slices.is_empty() {
+            return Ok(Plan::answer(Vec::new()));
+        }
+        let mut plan = Plan::new();
+        for slice in &slices {
+            plan.push(Change::AddSliceRef { slice: *slice, by: -1 });
+        }
+        plan.push(Change::RemoveDelayed { id: self.id, at: self.at });
+        let line = || format!("CLEANUP_DELAYED_SLICES({},{})", self.id, self.at);
+        log::log(tx, &mut plan, line, tx.now());
+        Ok(plan.with(slices))
+    }
+}
+
+/// All chunks of a removed file are gone: so is its record.
+pub struct DropDeletedFile {
+    pub ino: Ino,
+    /// As it was at removal; part of the record's key.
+    pub length: u64,
+}
+
+impl Operation for DropDeletedFile {
+    type Output = ();
+    const NAME: &'static str = "drop a deleted file";
+
+    async fn plan(&self, _tx: &mut MetaTxn<'_>) -> Result<Plan<()>> {
+        let mut plan = Plan::new();
+        plan.push(Change::RemoveDeletedFile { ino: self.ino, length: self.length });
+        Ok(plan)
+    }
+}
