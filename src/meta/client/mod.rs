@@ -4,14 +4,18 @@
 mod acls;
 mod book;
 mod caller;
+mod clone;
 mod counts;
 mod facts;
 mod garbage;
 mod ids;
+mod listing;
 mod names;
 mod open_files;
 mod options;
 mod quotas;
+mod remove;
+mod summary;
 mod trash;
 
 use std::sync::{Arc, OnceLock};
@@ -19,8 +23,11 @@ use std::sync::{Arc, OnceLock};
 pub use caller::Caller;
 pub use facts::Facts;
 pub use garbage::SliceStore;
+pub use listing::{DirEntry, Listing};
+pub use names::{NodeKind, TRASH_NAME};
 pub use open_files::{OpenFiles, View};
 pub use options::{AtimeMode, Options};
+pub use trash::Restored;
 
 use super::Ino;
 use super::engine::Engine;
