@@ -5,10 +5,14 @@ mod acls;
 mod book;
 mod caller;
 mod clone;
+mod compaction;
+mod content;
 mod counts;
 mod facts;
 mod garbage;
 mod ids;
+mod jobs;
+mod life;
 mod listing;
 mod names;
 mod open_files;
@@ -18,9 +22,10 @@ mod remove;
 mod summary;
 mod trash;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 pub use caller::Caller;
+pub use content::Opened;
 pub use facts::Facts;
 pub use garbage::SliceStore;
 pub use listing::{DirEntry, Listing};
@@ -32,8 +37,11 @@ pub use trash::Restored;
 use super::Ino;
 use super::engine::Engine;
 use super::run::Lanes;
+use compaction::Compactions;
 use counts::Counts;
+use garbage::Garbage;
 use ids::Ids;
+use life::Life;
 use trash::HourDir;
 
 /// One volume's metadata, as this client sees it.
@@ -46,11 +54,20 @@ pub struct Meta {
     slice_ids: Ids,
     hour_dir: HourDir,
     slices: OnceLock<Arc<dyn SliceStore>>,
+    garbage: Garbage,
+    compactions: Compactions,
+    life: Life,
+    /// For the tasks that this client starts.
+    me: Weak<Self>,
 }
 
 impl Meta {
     pub fn new(engine: Arc<dyn Engine>, options: Options) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new_cyclic(|me| Self {
+            garbage: Garbage::new(options.max_deletes),
+            compactions: Compactions::default(),
+            life: Life::default(),
+            me: me.clone(),
             engine,
             facts: Facts::new(options),
             lanes: Lanes::new(),

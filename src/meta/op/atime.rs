@@ -2,13 +2,9 @@
 
 use super::log;
 use crate::error::Result;
-use crate::meta::client::AtimeMode;
-use crate::meta::engine::Key;
+use crate::meta::engine::{Change, Key};
 use crate::meta::record::Attr;
-use crate::meta::{Ino, Lane, MetaTxn, Operation, Plan, Timestamp};
-
-const SECOND: i128 = 1_000_000_000;
-const DAY: i128 = 24 * 3600 * SECOND;
+use crate::meta::{Ino, Lane, MetaTxn, Operation, Plan};
 
 pub struct Touch {
     pub ino: Ino,
@@ -26,32 +22,23 @@ impl Operation for Touch {
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Option<Attr>>> {
         tx.prefetch(&[Key::Attr(self.ino)]).await?;
         let mut node = tx.node(self.ino).await?;
-        if !is_due(tx.facts().options.atime, &node, tx.now()) {
+        if !tx.facts().options.atime.is_due(&node, tx.now()) {
             return Ok(Plan::answer(None));
         }
         node.atime = tx.now();
         let mut plan = Plan::new();
         // Not `put_attr`: the content is what it was.
-        plan.push(crate::meta::engine::Change::PutAttr(self.ino, node.clone()));
+        plan.push(Change::PutAttr(self.ino, node.clone()));
         log::log(tx, &mut plan, || format!("ACCESS({})", self.ino), tx.now());
         Ok(plan.with(Some(node)))
-    }
-}
-
-/// Whether an access now is worth writing down.
-pub fn is_due(mode: AtimeMode, node: &Attr, now: Timestamp) -> bool {
-    let age = now.nanos_since(node.atime);
-    let relative = node.mtime > node.atime || node.ctime > node.atime || age > DAY;
-    match mode {
-        AtimeMode::Never => false,
-        AtimeMode::Relative => relative,
-        AtimeMode::Strict => relative || age > SECOND,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meta::Timestamp;
+    use crate::meta::client::AtimeMode;
     use crate::meta::record::FileKind;
 
     #[test]
@@ -74,7 +61,7 @@ mod tests {
             (100, 90, 90, 50, false, false),
         ] {
             let node = times(atime, mtime, ctime);
-            let due = |mode| is_due(mode, &node, at(now));
+            let due = |mode: AtimeMode| mode.is_due(&node, at(now));
             assert_eq!(
                 (due(AtimeMode::Never), due(AtimeMode::Relative), due(AtimeMode::Strict)),
                 (false, relative, strict),

@@ -1,21 +1,21 @@
-//! Compact: many records of a chunk become one.
+//! Compact: one new slice takes the place of many records of a chunk.
 
-use super::delete_chunk::{Released, named, release};
+use super::delete_chunk::{Released, release};
 use super::log;
 use crate::error::Result;
 use crate::meta::engine::{Change, Key};
+use crate::meta::record::compaction::Compaction;
 use crate::meta::record::{Slice, SliceSize};
-use crate::meta::{Ino, Lane, MetaTxn, Operation, Plan};
+use crate::meta::{Ino, Lane, MetaTxn, Operation, Plan, SliceId};
 
 pub struct Compact<'a> {
     pub ino: Ino,
     pub index: u32,
-    /// The chunk's first records, as they were when the new slice was made of them.
-    pub origin: &'a [Slice],
-    /// How many of them stay as they are.
-    pub kept: usize,
-    /// Stands for the rest of them.
-    pub new: Slice,
+    /// The chunk as it was when the compaction was planned.
+    pub records: &'a [Slice],
+    pub compaction: &'a Compaction,
+    /// The new slice.
+    pub id: SliceId,
     /// Whether replaced slices are kept for the days of the trash.
     pub delay: bool,
 }
@@ -23,7 +23,7 @@ pub struct Compact<'a> {
 pub enum Compacted {
     /// Slices that lost a reference, if there was no delay; the first receipts are theirs.
     Done(Released),
-    /// The records are no longer these: the new slice is of no use.
+    /// The records are no longer those of the plan: the new slice is of no use.
     Stale,
 }
 
@@ -37,18 +37,22 @@ impl Operation for Compact<'_> {
     }
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Compacted>> {
-        tx.prefetch(&[Key::Chunk(self.ino, self.index)]).await?;
-        if !tx.chunk(self.ino, self.index).await?.starts_with(self.origin) {
+        let Compaction { size, .. } = *self.compaction;
+        // That the new slice has no record yet is guarded as well: see [`Abandon`].
+        //
+        // [`Abandon`]: super::drop_slice::Abandon
+        tx.prefetch(&[Key::Chunk(self.ino, self.index), Key::SliceRef(self.id, size)]).await?;
+        let count = self.compaction.guarded();
+        let chunk = tx.chunk(self.ino, self.index).await?;
+        if chunk.get(..count) != self.records.get(..count) {
             return Ok(Plan::answer(Compacted::Stale));
         }
-        let (kept, replaced) = self.origin.split_at(self.kept);
-        let id = self.new.id;
-
         let mut plan = Plan::new();
+        let replaced = self.compaction.released(self.records);
         let released = if self.delay {
-            let slices: Vec<SliceSize> = named(replaced).collect();
-            if !slices.is_empty() {
-                plan.push(Change::PutDelayed { id, at: tx.now().sec, slices });
+            if !replaced.is_empty() {
+                let at = tx.now().sec;
+                plan.push(Change::PutDelayed { id: self.id, at, slices: replaced });
             }
             Released::new()
         } else {
@@ -57,19 +61,19 @@ impl Operation for Compact<'_> {
         plan.push(Change::ReplaceSlices {
             ino: self.ino,
             index: self.index,
-            count: self.origin.len(),
-            with: kept.iter().copied().chain([self.new]).collect(),
+            count,
+            with: self.compaction.result(self.records, self.id),
         });
-        plan.push(Change::TrackSlice(SliceSize { id, size: self.new.size }));
-        log::log(tx, &mut plan, || self.line(replaced.len()), tx.now());
+        plan.push(Change::TrackSlice(SliceSize { id: self.id, size }));
+        log::log(tx, &mut plan, || self.line(), tx.now());
         Ok(plan.with(Compacted::Done(released)))
     }
 }
 
 impl Compact<'_> {
-    fn line(&self, replaced: usize) -> String {
-        let (ino, index, kept) = (self.ino, self.index, self.kept);
-        let Slice { pos, id, size, .. } = self.new;
-        format!("COMPACTCHUNK({ino},{index},{kept},{replaced},{pos},{id},{size})")
+    fn line(&self) -> String {
+        let Compaction { skipped, replaced, pos, size, .. } = *self.compaction;
+        let (ino, index, id) = (self.ino, self.index, self.id);
+        format!("COMPACTCHUNK({ino},{index},{skipped},{replaced},{pos},{id},{size})")
     }
 }

@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::meta::engine::{Change, Key};
 use crate::meta::record::attr::flag;
 use crate::meta::record::chunk::CHUNK_BITS;
-use crate::meta::record::{Slice, SliceSize, view};
+use crate::meta::record::view::view;
+use crate::meta::record::{CHUNK_SIZE, Slice, SliceSize};
 use crate::meta::{Ino, Lane, MetaTxn, Operation, Plan};
 
 pub struct Copy {
@@ -32,7 +33,7 @@ impl Operation for self::Copy {
     const NAME: &'static str = "copy_file_range";
 
     fn lane(&self) -> Lane {
-        Lane::Pair(self.from, self.to)
+        Lane::Node(self.to)
     }
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Copied>> {
@@ -119,7 +120,7 @@ impl self::Copy {
 /// The fragments of one chunk within `range` of the file, holes included up to the chunk's end.
 fn seen(index: u32, records: &[Slice], range: &Range<u64>) -> Vec<(u64, Slice)> {
     let start = u64::from(index) << CHUNK_BITS;
-    let chunk_end = start + crate::meta::record::CHUNK_SIZE;
+    let chunk_end = start + CHUNK_SIZE;
     let mut fragments = Vec::new();
     let mut pos = start;
     let mut clip = |fragment: Slice, pos: u64| {
@@ -132,7 +133,7 @@ fn seen(index: u32, records: &[Slice], range: &Range<u64>) -> Vec<(u64, Slice)> 
             fragments.push((begin - range.start, Slice { off, len, ..fragment }));
         }
     };
-    for fragment in view::build(records) {
+    for fragment in view(records) {
         clip(fragment, pos);
         pos += u64::from(fragment.len);
     }

@@ -3,7 +3,7 @@
 use super::log;
 use crate::error::{Error, Result};
 use crate::meta::engine::{Change, Key};
-use crate::meta::record::{Slice, SliceSize};
+use crate::meta::record::SliceSize;
 use crate::meta::{Ino, Lane, MetaTxn, Operation, Plan};
 
 pub struct DeleteChunk {
@@ -30,10 +30,12 @@ impl Operation for DeleteChunk {
         }
         let records = tx.chunk(self.ino, self.index).await?;
         if records.is_empty() {
-            return Ok(Plan::answer(Vec::new()));
+            return Ok(Plan::answer(Released::new()));
         }
+        let named = records.iter().filter(|record| !record.id.is_hole());
+        let slices = named.map(|record| SliceSize { id: record.id, size: record.size }).collect();
         let mut plan = Plan::new();
-        let released = release(&mut plan, &records);
+        let released = release(&mut plan, slices);
         plan.push(Change::RemoveChunk { ino: self.ino, index: self.index });
         let line = || format!("DELCHUNK({},{})", self.ino, self.index);
         log::log(tx, &mut plan, line, tx.now());
@@ -41,19 +43,10 @@ impl Operation for DeleteChunk {
     }
 }
 
-/// Takes a reference from the slice of every record that names one. These must be a plan's first
-/// changes, so that its first receipts are theirs.
-pub(super) fn release<T>(plan: &mut Plan<T>, records: &[Slice]) -> Released {
-    let released: Released = named(records).collect();
-    let drops = released.iter().map(|slice| Change::AddSliceRef { slice: *slice, by: -1 });
+/// Takes a reference from each slice. These must be a plan's first changes, so that its first
+/// receipts are theirs.
+pub(super) fn release<T>(plan: &mut Plan<T>, slices: Vec<SliceSize>) -> Released {
+    let drops = slices.iter().map(|slice| Change::AddSliceRef { slice: *slice, by: -1 });
     plan.changes.extend(drops);
-    released
-}
-
-/// The slices that records name, in their order, holes left out.
-pub(super) fn named(records: &[Slice]) -> impl Iterator<Item = SliceSize> {
-    records
-        .iter()
-        .filter(|record| !record.id.is_hole())
-        .map(|record| SliceSize { id: record.id, size: record.size })
+    slices
 }

@@ -1,12 +1,11 @@
 //! Drop slice: the last traces of slices in metadata.
 
+use super::delete_chunk::{Released, release};
 use super::log;
 use crate::error::Result;
 use crate::meta::engine::{Change, Key};
 use crate::meta::record::SliceSize;
 use crate::meta::{Ino, MetaTxn, Operation, Plan, SliceId};
-
-use super::delete_chunk::Released;
 
 /// The objects of a slice without references are gone: so is its record.
 pub struct DropSlice {
@@ -26,21 +25,33 @@ impl Operation for DropSlice {
     }
 }
 
-/// A slice that was uploaded and never became part of a file is recorded as without references, so
-/// that its objects go even if this client does not live to delete them.
+/// A slice that was uploaded and is not part of any file is recorded as without references, so that
+/// its objects go even if this client does not live to delete them.
+///
+/// A compaction whose answer was lost may arrive late. Once this is committed it cannot: it guards
+/// that its slice has no record. If it arrived before, the chunk shows it.
 pub struct Abandon {
     pub slice: SliceSize,
+    /// The chunk that it was meant for.
+    pub chunk: (Ino, u32),
 }
 
 impl Operation for Abandon {
-    type Output = ();
+    /// False if the chunk does use the slice: then nothing changes.
+    type Output = bool;
     const NAME: &'static str = "abandon a slice";
 
-    async fn plan(&self, _tx: &mut MetaTxn<'_>) -> Result<Plan<()>> {
+    async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<bool>> {
+        let (ino, index) = self.chunk;
+        let SliceSize { id, size } = self.slice;
+        tx.prefetch(&[Key::Chunk(ino, index), Key::SliceRef(id, size)]).await?;
+        if tx.chunk(ino, index).await?.iter().any(|record| record.id == id) {
+            return Ok(Plan::answer(false));
+        }
         let mut plan = Plan::new();
         plan.push(Change::NewSlice(self.slice));
         plan.push(Change::AddSliceRef { slice: self.slice, by: -1 });
-        Ok(plan)
+        Ok(plan.with(true))
     }
 }
 
@@ -61,13 +72,11 @@ impl Operation for DropDelayed {
             return Ok(Plan::answer(Vec::new()));
         }
         let mut plan = Plan::new();
-        for slice in &slices {
-            plan.push(Change::AddSliceRef { slice: *slice, by: -1 });
-        }
+        let released = release(&mut plan, slices);
         plan.push(Change::RemoveDelayed { id: self.id, at: self.at });
         let line = || format!("CLEANUP_DELAYED_SLICES({},{})", self.id, self.at);
         log::log(tx, &mut plan, line, tx.now());
-        Ok(plan.with(slices))
+        Ok(plan.with(released))
     }
 }
 

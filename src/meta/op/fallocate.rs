@@ -114,10 +114,7 @@ mod tests {
             (INSERT, Some(libc_errno(&Error::NotSupported))),
             (COLLAPSE | KEEP_SIZE, Some(libc_errno(&Error::Invalid))),
             (INSERT | COLLAPSE, Some(libc_errno(&Error::Invalid))),
-            (
-                FallocateFlags::FALLOC_FL_UNSHARE_RANGE,
-                Some(libc_errno(&Error::NotSupported)),
-            ),
+            (FallocateFlags::FALLOC_FL_UNSHARE_RANGE, Some(libc_errno(&Error::NotSupported))),
         ] {
             assert_eq!(check_mode(mode).err().map(|error| libc_errno(&error)), refusal, "{mode:?}");
         }

@@ -25,12 +25,11 @@ impl Operation for Open<'_> {
     const NAME: &'static str = "open";
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Attr>> {
-        let node = match &self.known {
-            Some(node) => node.clone(),
-            None => {
-                tx.prefetch(&[Key::Attr(self.ino)]).await?;
-                tx.node(self.ino).await?
-            }
+        let node = if let Some(node) = &self.known {
+            node.clone()
+        } else {
+            tx.prefetch(&[Key::Attr(self.ino)]).await?;
+            tx.node(self.ino).await?
         };
         access::permits(tx, self.caller, &node, wanted(self.flags)).await?;
         check_flags(&node, self.flags)?;

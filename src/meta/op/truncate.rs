@@ -24,7 +24,7 @@ pub struct Present {
 
 impl Present {
     /// The chunks of a file that is as it was; none if they must be listed again.
-    pub(super) fn of(chunks: Option<&Self>, attr: &Attr) -> Option<&[u32]> {
+    pub(super) fn of<'a>(chunks: Option<&'a Self>, attr: &Attr) -> Option<&'a [u32]> {
         chunks.filter(|present| present.attr == *attr).map(|present| present.indexes.as_slice())
     }
 }

@@ -112,11 +112,11 @@ fn ends(range: &Range<u64>) -> impl Iterator<Item = Piece> {
 }
 
 fn whole(present: &[u32], wanted: impl Fn(u32) -> bool) -> impl Iterator<Item = Piece> {
-    present
-        .iter()
-        .copied()
-        .filter(move |index| wanted(*index))
-        .map(|index| Piece { index, pos: 0, len: narrow(CHUNK_SIZE) })
+    present.iter().copied().filter(move |index| wanted(*index)).map(|index| Piece {
+        index,
+        pos: 0,
+        len: narrow(CHUNK_SIZE),
+    })
 }
 
 /// Offsets stay below [`MAX_LENGTH`], so indexes and positions fit.
