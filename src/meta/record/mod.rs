@@ -9,6 +9,7 @@ pub mod chunk;
 pub mod counter;
 pub mod delayed;
 pub mod entry;
+mod go_json;
 pub mod lock;
 pub mod quota;
 pub mod secret;
