@@ -5,28 +5,55 @@ mod acls;
 mod book;
 mod caller;
 mod counts;
+mod dir_stats;
 mod facts;
+mod format;
 mod garbage;
+mod heartbeat;
+mod host;
 mod ids;
+mod jobs;
+mod life;
 mod names;
+mod open;
 mod open_files;
 mod options;
+mod owners;
+mod parents;
+mod quota_rules;
 mod quotas;
+mod session;
+mod shims;
+mod stale_sessions;
+mod statfs;
+mod summary;
 mod trash;
+mod tree;
+mod usage;
+mod walk;
 
 use std::sync::{Arc, OnceLock};
 
 pub use caller::Caller;
 pub use facts::Facts;
 pub use garbage::SliceStore;
+pub use jobs::Job;
 pub use open_files::{OpenFiles, View};
 pub use options::{AtimeMode, Options};
+pub use parents::Climb;
+pub use quota_rules::{Limits, QuotaCheck};
+pub use session::Registration;
+pub use statfs::StatFs;
+pub use summary::{StatCheck, Summary};
 
 use super::Ino;
 use super::engine::Engine;
 use super::run::Lanes;
+use book::Strays;
 use counts::Counts;
+use dir_stats::DirStats;
 use ids::Ids;
+use life::Life;
 use trash::HourDir;
 
 /// One volume's metadata, as this client sees it.
@@ -35,6 +62,9 @@ pub struct Meta {
     pub(super) facts: Facts,
     pub(super) lanes: Lanes,
     pub(super) counts: Counts,
+    dir_stats: DirStats,
+    strays: Strays,
+    life: Life,
     inode_ids: Ids,
     slice_ids: Ids,
     hour_dir: HourDir,
@@ -48,6 +78,9 @@ impl Meta {
             facts: Facts::new(options),
             lanes: Lanes::new(),
             counts: Counts::default(),
+            dir_stats: DirStats::default(),
+            strays: Strays::default(),
+            life: Life::default(),
             inode_ids: Ids::inodes(),
             slice_ids: Ids::slices(),
             hour_dir: HourDir::default(),
