@@ -72,6 +72,7 @@ impl Meta {
             if self.facts.options.read_only {
                 return Err(Error::ReadOnly);
             }
+            self.check_ours()?;
             match tx.commit(&plan.changes).await {
                 Ok(receipts) => return Ok(self.finish(plan, receipts)),
                 Err(CommitError::Conflict) => {
