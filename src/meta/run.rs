@@ -58,6 +58,12 @@ impl Meta {
         for attempt in 0..MAX_ATTEMPTS {
             let mut tx = MetaTxn::new(self.engine.begin(), &self.facts);
             let planned = op.plan(&mut tx).await;
+            if let Some(rule) = tx.take_wanted_rule() {
+                self.refuse_if_read_only()?;
+                drop(tx);
+                self.acl_id(&rule).await?;
+                continue;
+            }
             if let Some((plan, cause)) = lost.take() {
                 match look(self.engine.as_ref(), &plan.changes).await? {
                     Look::Applied => return Ok(self.finish(plan, Vec::new())),
@@ -69,9 +75,7 @@ impl Meta {
             if plan.changes.is_empty() {
                 return Ok(self.finish(plan, Vec::new()));
             }
-            if self.facts.options.read_only {
-                return Err(Error::ReadOnly);
-            }
+            self.refuse_if_read_only()?;
             match tx.commit(&plan.changes).await {
                 Ok(receipts) => return Ok(self.finish(plan, receipts)),
                 Err(CommitError::Conflict) => {
@@ -93,6 +97,10 @@ impl Meta {
             Some((_, cause)) => self.unknown(O::NAME, &cause),
             None => Error::Contended(O::NAME),
         })
+    }
+
+    fn refuse_if_read_only(&self) -> Result<()> {
+        if self.facts.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
     fn finish<T>(&self, plan: Plan<T>, receipts: Vec<i64>) -> Done<T> {

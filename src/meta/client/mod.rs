@@ -10,6 +10,7 @@ mod facts;
 mod garbage;
 mod ids;
 mod listing;
+mod locks;
 mod names;
 mod open_files;
 mod options;
@@ -17,6 +18,7 @@ mod quotas;
 mod remove;
 mod summary;
 mod trash;
+mod xattrs;
 
 use std::sync::{Arc, OnceLock};
 
@@ -34,6 +36,7 @@ use super::engine::Engine;
 use super::run::Lanes;
 use counts::Counts;
 use ids::Ids;
+use locks::LockQueues;
 use trash::HourDir;
 
 /// One volume's metadata, as this client sees it.
@@ -45,6 +48,7 @@ pub struct Meta {
     inode_ids: Ids,
     slice_ids: Ids,
     hour_dir: HourDir,
+    lock_queues: LockQueues,
     slices: OnceLock<Arc<dyn SliceStore>>,
 }
 
@@ -58,6 +62,7 @@ impl Meta {
             inode_ids: Ids::inodes(),
             slice_ids: Ids::slices(),
             hour_dir: HourDir::default(),
+            lock_queues: LockQueues::default(),
             slices: OnceLock::new(),
         })
     }

@@ -4,11 +4,14 @@
 
 pub mod access;
 pub mod acl;
+pub mod claim;
 mod dir_times;
+pub mod flock;
 pub mod link;
 mod log;
 pub mod lookup;
 pub mod make;
+pub mod plock;
 pub mod readlink;
 mod removal;
 pub mod rename;
@@ -18,3 +21,4 @@ pub mod setattr;
 pub mod unlink;
 pub mod clone;
 pub mod unlink_many;
+pub mod xattr;
