@@ -9,7 +9,7 @@ pub(super) use queue::LockQueues;
 
 use super::Meta;
 use crate::error::{Error, Result};
-use crate::meta::op::claim::{LAST_BYTE, LockRequest};
+use crate::meta::op::claim::LockRequest;
 use crate::meta::op::flock::SetFlock;
 use crate::meta::op::plock::{FindPlock, SetPlock};
 use crate::meta::record::{LockKind, PlockRange};
@@ -164,6 +164,6 @@ impl<R: LockRequest> Drop for Delivery<R> {
 }
 
 fn checked(range: &RangeInclusive<u64>) -> Result<(u64, u64)> {
-    let (start, end) = (*range.start(), (*range.end()).min(LAST_BYTE));
+    let (start, end) = (*range.start(), (*range.end()).min(PlockRange::OPEN_END));
     if start > end { Err(Error::Invalid) } else { Ok((start, end)) }
 }

@@ -16,18 +16,13 @@ const GROUP: u16 = 0o070;
 
 /// Whether the caller has all of `mask` (bits of [`READ`], [`WRITE`], [`EXEC`]) on a node. Only asked
 /// if this client checks: mostly the kernel has done so before.
-pub async fn permits(
-    tx: &mut MetaTxn<'_>,
-    caller: &Caller,
-    node: &Attr,
-    mask: u16,
-) -> Result<()> {
+pub async fn permits(tx: &mut MetaTxn<'_>, caller: &Caller, node: &Attr, mask: u16) -> Result<()> {
     if !caller.check || caller.is_root() {
         return Ok(());
     }
     let allowed = if node.access_acl != 0 && node.mode & GROUP != 0 {
         let rule = acl::rule(tx, node.access_acl).await?;
-        rule.permits(caller.uid, |gid| caller.in_group(gid), node.uid, node.gid, mask)
+        rule.permits(caller.uid, |gid| caller.in_group(gid), node, mask)
     } else if caller.uid == node.uid {
         node.mode >> 6 & mask == mask
     } else if caller.in_group(node.gid) {

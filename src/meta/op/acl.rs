@@ -57,12 +57,10 @@ pub async fn inherit(tx: &mut MetaTxn<'_>, default_acl: u32, node: &mut Attr) ->
     if node.is_dir() {
         node.default_acl = default_acl;
     }
-    if default.is_minimal() {
-        node.mode &= SPECIAL | default.mode();
-    } else {
-        let access = default.child(node.mode);
+    let (mode, access) = default.for_child(node.mode);
+    node.mode = mode;
+    if let Some(access) = access {
         node.access_acl = id_of(tx, &access)?;
-        node.mode = node.mode & SPECIAL | access.mode();
     }
     Ok(())
 }
@@ -115,7 +113,7 @@ impl Operation for SetFacl<'_> {
             node.access_acl = 0;
             node.mode = node.mode & SPECIAL | rule.mode();
         } else {
-            rule.fill_from(node.mode);
+            rule.fill_from_mode(node.mode);
             *acl_of(&mut node, self.kind) = id_of(tx, &rule)?;
             if self.kind == AclKind::Access {
                 node.mode = node.mode & SPECIAL | rule.mode();

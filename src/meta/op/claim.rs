@@ -5,9 +5,6 @@
 use crate::meta::record::{Flock, LockKind, Plock, PlockRange};
 use crate::meta::{Ino, LockOwner, Operation, Sid};
 
-/// The last byte a lock can cover.
-pub const LAST_BYTE: u64 = i64::MAX.cast_unsigned();
-
 /// A range that one owner holds or wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
@@ -19,14 +16,15 @@ pub struct Claim {
 impl Claim {
     /// A flock as a claim; nobody asks who the process behind it is.
     pub fn whole(sid: Sid, owner: LockOwner, kind: LockKind) -> Self {
-        Self { sid, owner, range: PlockRange { kind, pid: 0, start: 0, end: LAST_BYTE } }
+        let range = PlockRange { kind, pid: 0, start: 0, end: PlockRange::OPEN_END };
+        Self { sid, owner, range }
     }
 
     /// Whether both cannot be held at once. An owner never clashes with itself.
     pub fn clashes(&self, other: &Self) -> bool {
-        let both_read = self.range.kind == LockKind::Read && other.range.kind == LockKind::Read;
-        let overlap = self.range.start <= other.range.end && other.range.start <= self.range.end;
-        !self.is_of(other.sid, other.owner) && !both_read && overlap
+        !self.is_of(other.sid, other.owner)
+            && self.range.kind.excludes(other.range.kind)
+            && self.range.overlaps(&other.range)
     }
 
     pub fn is_of(&self, sid: Sid, owner: LockOwner) -> bool {
@@ -44,7 +42,8 @@ pub fn of_plocks(locks: &[Plock]) -> Vec<Claim> {
     locks
         .iter()
         .flat_map(|lock| {
-            let claim = |range: &PlockRange| Claim { sid: lock.sid, owner: lock.owner, range: *range };
+            let claim =
+                |range: &PlockRange| Claim { sid: lock.sid, owner: lock.owner, range: *range };
             lock.ranges.iter().map(claim)
         })
         .collect()

@@ -5,6 +5,7 @@
 pub mod access;
 pub mod acl;
 pub mod claim;
+pub mod clone;
 mod dir_times;
 pub mod flock;
 pub mod link;
@@ -19,6 +20,5 @@ pub mod rmdir;
 pub mod room;
 pub mod setattr;
 pub mod unlink;
-pub mod clone;
 pub mod unlink_many;
 pub mod xattr;

@@ -41,7 +41,10 @@ impl Operation for SetPlock {
             return Ok(Plan::answer(tried(false, held)));
         }
         let old: Vec<PlockRange> = before.iter().map(|claim| claim.range).collect();
-        let ranges = lock::set_range(&old, self.kind, self.pid, self.start, self.end);
+        let ranges = match wanted {
+            Some(wanted) => lock::lock(&old, wanted.range),
+            None => lock::unlock(&old, self.start, self.end),
+        };
         if ranges == old {
             return Ok(Plan::answer(tried(true, held)));
         }
@@ -102,7 +105,7 @@ impl SetPlock {
     }
 }
 
-/// The first range in the way of `wanted`. The process behind it is only known if it is ours.
+/// The first range in the way of such a lock. The process behind it is only known if it is ours.
 #[derive(Debug)]
 pub struct FindPlock {
     pub ino: Ino,

@@ -5,12 +5,8 @@ use bytes::Bytes;
 use super::log;
 use crate::error::{Error, Result};
 use crate::meta::engine::{Change, Key};
-use crate::meta::record::changelog;
+use crate::meta::record::{AclKind, changelog};
 use crate::meta::{Ino, Lane, MetaTxn, Name, Operation, Plan};
-
-/// The names under which ACL rules are listed; they are not stored as extended attributes.
-pub const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
-pub const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 
 /// Whether an attribute must be there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +113,8 @@ impl Operation for Xattr<'_> {
     }
 }
 
-/// The names of a node's attributes, and of the ACL rules it has.
+/// The names of a node's attributes, and of the ACL rules it has: those are not stored as
+/// attributes, but shown as such.
 pub struct ListXattrs {
     pub ino: Ino,
 }
@@ -131,9 +128,10 @@ impl Operation for ListXattrs {
         let node = tx.node(self.ino).await?;
         let stored = tx.xattrs(self.ino).await?;
         let mut names: Vec<Name> = stored.into_iter().map(|(name, _)| name).collect();
-        for (id, name) in [(node.access_acl, ACL_ACCESS), (node.default_acl, ACL_DEFAULT)] {
+        for (id, kind) in [(node.access_acl, AclKind::Access), (node.default_acl, AclKind::Default)]
+        {
             if id != 0 {
-                names.push(Name::stored(name));
+                names.push(Name::stored(kind.xattr_name()));
             }
         }
         Ok(Plan::answer(names))

@@ -147,7 +147,11 @@ impl Place<'_> {
         let pause = queue.next_pause();
         match queue.find(Some(self.ticket)) {
             Some(waiting) if !waiting.trying => {
-                if is_first { Next::Look(pause) } else { Next::Listen }
+                if is_first {
+                    Next::Look(pause)
+                } else {
+                    Next::Listen
+                }
             }
             Some(waiting) => {
                 waiting.again = false;
