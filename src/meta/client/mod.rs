@@ -17,6 +17,7 @@ mod listing;
 mod jobs;
 mod life;
 mod moves;
+mod locks;
 mod names;
 mod open;
 mod open_files;
@@ -34,6 +35,7 @@ mod trash;
 mod tree;
 mod usage;
 mod walk;
+mod xattrs;
 
 use std::sync::{Arc, OnceLock};
 
@@ -60,6 +62,7 @@ use counts::Counts;
 use dir_stats::DirStats;
 use ids::Ids;
 use life::Life;
+use locks::LockQueues;
 use trash::HourDir;
 
 /// One volume's metadata, as this client sees it.
@@ -74,6 +77,7 @@ pub struct Meta {
     inode_ids: Ids,
     slice_ids: Ids,
     hour_dir: HourDir,
+    lock_queues: LockQueues,
     slices: OnceLock<Arc<dyn SliceStore>>,
 }
 
@@ -90,6 +94,7 @@ impl Meta {
             inode_ids: Ids::inodes(),
             slice_ids: Ids::slices(),
             hour_dir: HourDir::default(),
+            lock_queues: LockQueues::default(),
             slices: OnceLock::new(),
         })
     }

@@ -235,7 +235,7 @@ impl Meta {
         }
     }
 
-    pub(super) fn refuse_writes(&self) -> Result<()> {
+    pub(in crate::meta) fn refuse_writes(&self) -> Result<()> {
         if self.facts.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 

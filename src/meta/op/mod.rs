@@ -4,11 +4,15 @@
 
 pub mod access;
 pub mod acl;
+pub mod claim;
+pub mod clone;
 mod dir_times;
+pub mod flock;
 pub mod link;
 mod log;
 pub mod lookup;
 pub mod make;
+pub mod plock;
 pub mod readlink;
 mod removal;
 pub mod rename;
@@ -16,5 +20,5 @@ pub mod rmdir;
 pub mod room;
 pub mod setattr;
 pub mod unlink;
-pub mod clone;
 pub mod unlink_many;
+pub mod xattr;
