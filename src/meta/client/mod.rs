@@ -1,21 +1,33 @@
 //! The metadata client of one volume: sessions, caches, bookkeeping, background jobs, and the
 //! methods that the layers above call.
 
+mod acls;
 mod book;
 mod caller;
 mod counts;
 mod facts;
+mod garbage;
+mod ids;
+mod names;
+mod open_files;
 mod options;
+mod quotas;
+mod trash;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use caller::Caller;
 pub use facts::Facts;
-pub use options::Options;
+pub use garbage::SliceStore;
+pub use open_files::{OpenFiles, View};
+pub use options::{AtimeMode, Options};
 
+use super::Ino;
 use super::engine::Engine;
 use super::run::Lanes;
 use counts::Counts;
+use ids::Ids;
+use trash::HourDir;
 
 /// One volume's metadata, as this client sees it.
 pub struct Meta {
@@ -23,4 +35,46 @@ pub struct Meta {
     pub(super) facts: Facts,
     pub(super) lanes: Lanes,
     pub(super) counts: Counts,
+    inode_ids: Ids,
+    slice_ids: Ids,
+    hour_dir: HourDir,
+    slices: OnceLock<Arc<dyn SliceStore>>,
+}
+
+impl Meta {
+    pub fn new(engine: Arc<dyn Engine>, options: Options) -> Arc<Self> {
+        Arc::new(Self {
+            engine,
+            facts: Facts::new(options),
+            lanes: Lanes::new(),
+            counts: Counts::default(),
+            inode_ids: Ids::inodes(),
+            slice_ids: Ids::slices(),
+            hour_dir: HourDir::default(),
+            slices: OnceLock::new(),
+        })
+    }
+
+    /// Gives metadata the data side that its garbage and compaction jobs need. Only the first
+    /// call counts.
+    pub fn serve_slices(&self, slices: Arc<dyn SliceStore>) {
+        let _ = self.slices.set(slices);
+    }
+
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    /// The inode a caller means: 1 is the root of this client, 0 the root of the volume.
+    pub(super) fn real(&self, ino: Ino) -> Ino {
+        match ino {
+            Ino::ROOT => self.facts.root(),
+            Ino::NONE => Ino::ROOT,
+            other => other,
+        }
+    }
 }

@@ -1,0 +1,1 @@
+//! Names: everything that looks at or changes the tree.
