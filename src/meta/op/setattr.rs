@@ -2,6 +2,7 @@
 
 use super::{access, acl, log};
 use crate::error::{Error, Result};
+use crate::meta::record::changelog::LogOp;
 use crate::meta::record::{Attr, FileKind};
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Operation, Plan, Timestamp};
 
@@ -69,7 +70,9 @@ impl Operation for SetAttr<'_> {
             plan.use_owner(before.uid, before.gid, -space, -inodes);
             plan.use_owner(node.uid, node.gid, space, inodes);
         }
-        log::log(tx, &mut plan, || self.line(&node), tx.now());
+        let line =
+            LogOp::SetAttr { ino: self.ino, set: self.set.bits(), clear_mode: 0, attr: &node };
+        log::log(tx, &mut plan, line);
         Ok(plan.with(node))
     }
 }
@@ -94,8 +97,7 @@ impl SetAttr<'_> {
         mode = mode.map(|mode| mode | (before.mode & SETUID_SETGID));
         if before.mode & SETUID_SETGID != 0 && !before.is_dir() {
             // As ext4: a file that changes hands loses setuid, and setgid if the group may run it.
-            let keep =
-                if !caller.is_root() || before.mode & 0o010 != 0 { 0o1777 } else { 0o3777 };
+            let keep = if !caller.is_root() || before.mode & 0o010 != 0 { 0o1777 } else { 0o3777 };
             node.mode &= keep;
             mode = mode.map(|mode| mode & keep);
         }
@@ -126,11 +128,7 @@ impl SetAttr<'_> {
         mut mode: u16,
     ) -> Result<()> {
         let caller = self.caller;
-        if caller.check
-            && !caller.is_root()
-            && mode & SETGID != 0
-            && !caller.in_group(before.gid)
-        {
+        if caller.check && !caller.is_root() && mode & SETGID != 0 && !caller.in_group(before.gid) {
             mode &= !SETGID;
         }
         let stranger = !caller.is_root() && caller.uid != before.uid;
@@ -146,12 +144,7 @@ impl SetAttr<'_> {
         Ok(())
     }
 
-    async fn set_times(
-        &self,
-        tx: &mut MetaTxn<'_>,
-        before: &Attr,
-        node: &mut Attr,
-    ) -> Result<()> {
+    async fn set_times(&self, tx: &mut MetaTxn<'_>, before: &Attr, node: &mut Attr) -> Result<()> {
         if let Some(time) = self.set.atime {
             node.atime = self.time(tx, before, time, before.atime).await?;
         }
@@ -183,25 +176,6 @@ impl SetAttr<'_> {
             access::permits(tx, self.caller, before, access::WRITE).await?;
         }
         Ok(wanted)
-    }
-
-    fn line(&self, node: &Attr) -> String {
-        format!(
-            "SETATTR({},{},0,{},{},{},{},{},{},{},{},{},{},{})",
-            self.ino,
-            self.set.bits(),
-            node.uid,
-            node.gid,
-            node.mode,
-            node.flags,
-            node.atime.sec,
-            node.mtime.sec,
-            node.atime.nsec,
-            node.mtime.nsec,
-            node.ctime.sec,
-            node.ctime.nsec,
-            node.access_acl
-        )
     }
 }
 
