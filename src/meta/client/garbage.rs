@@ -105,7 +105,7 @@ impl Meta {
     }
 
     /// Waits until the deletions and compactions that this client has started are done.
-    pub async fn settle(&self) {
+    pub async fn idle(&self) {
         self.garbage.work.close();
         self.garbage.work.wait().await;
         self.garbage.work.reopen();

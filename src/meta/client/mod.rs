@@ -86,7 +86,6 @@ pub struct Meta {
     slices: OnceLock<Arc<dyn SliceStore>>,
     garbage: Garbage,
     compactions: Compactions,
-    life: Life,
     /// For the tasks that this client starts.
     me: Weak<Self>,
 }
@@ -96,7 +95,6 @@ impl Meta {
         Arc::new_cyclic(|me| Self {
             garbage: Garbage::new(options.max_deletes),
             compactions: Compactions::default(),
-            life: Life::default(),
             me: me.clone(),
             engine,
             facts: Facts::new(options),

@@ -4,6 +4,7 @@ use super::log;
 use crate::error::Result;
 use crate::meta::engine::{Change, Key};
 use crate::meta::record::Attr;
+use crate::meta::record::changelog::LogOp;
 use crate::meta::{Ino, Lane, MetaTxn, Operation, Plan};
 
 pub struct Touch {
@@ -29,7 +30,7 @@ impl Operation for Touch {
         let mut plan = Plan::new();
         // Not `put_attr`: the content is what it was.
         plan.push(Change::PutAttr(self.ino, node.clone()));
-        log::log(tx, &mut plan, || format!("ACCESS({})", self.ino), tx.now());
+        log::log(tx, &mut plan, LogOp::Access { ino: self.ino });
         Ok(plan.with(Some(node)))
     }
 }

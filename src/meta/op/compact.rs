@@ -4,6 +4,7 @@ use super::delete_chunk::{Released, release};
 use super::log;
 use crate::error::Result;
 use crate::meta::engine::{Change, Key};
+use crate::meta::record::changelog::LogOp;
 use crate::meta::record::compaction::Compaction;
 use crate::meta::record::{Slice, SliceSize};
 use crate::meta::{Ino, Lane, MetaTxn, Operation, Plan, SliceId};
@@ -65,15 +66,15 @@ impl Operation for Compact<'_> {
             with: self.compaction.result(self.records, self.id),
         });
         plan.push(Change::TrackSlice(SliceSize { id: self.id, size }));
-        log::log(tx, &mut plan, || self.line(), tx.now());
+        log::log(tx, &mut plan, self.line());
         Ok(plan.with(Compacted::Done(released)))
     }
 }
 
 impl Compact<'_> {
-    fn line(&self) -> String {
+    fn line(&self) -> LogOp<'_> {
         let Compaction { skipped, replaced, pos, size, .. } = *self.compaction;
-        let (ino, index, id) = (self.ino, self.index, self.id);
-        format!("COMPACTCHUNK({ino},{index},{skipped},{replaced},{pos},{id},{size})")
+        let slice = SliceSize { id: self.id, size };
+        LogOp::CompactChunk { ino: self.ino, index: self.index, skipped, replaced, pos, slice }
     }
 }

@@ -7,6 +7,7 @@ use super::{growth, log, zeros};
 use crate::error::{Error, Result};
 use crate::meta::engine::{Change, Key};
 use crate::meta::record::attr::flag;
+use crate::meta::record::changelog::LogOp;
 use crate::meta::record::chunk::CHUNK_BITS;
 use crate::meta::record::view::view;
 use crate::meta::record::{CHUNK_SIZE, Slice, SliceSize};
@@ -64,7 +65,7 @@ impl Operation for self::Copy {
         growth::charge(tx, &mut plan, self.to, &old, new.length).await?;
         self.place(self.fragments(tx, size).await?, &mut plan);
         plan.put_attr(self.to, &new);
-        log::log(tx, &mut plan, || self.line(size, new.length), tx.now());
+        log::log(tx, &mut plan, self.line(size, new.length));
         Ok(plan.with(Copied { bytes: size, length: Some(new.length) }))
     }
 }
@@ -111,9 +112,9 @@ impl self::Copy {
         }
     }
 
-    fn line(&self, size: u64, length: u64) -> String {
-        let Self { from, from_off, to, to_off, .. } = self;
-        format!("COPYFILERANGE({from},{from_off},{to},{to_off},{size}):{length}")
+    fn line(&self, size: u64, length: u64) -> LogOp<'_> {
+        let (from, to) = ((self.from, self.from_off), (self.to, self.to_off));
+        LogOp::CopyFileRange { from, to, size, length }
     }
 }
 

@@ -4,6 +4,7 @@ use super::log;
 use crate::error::{Error, Result};
 use crate::meta::engine::{Change, Key};
 use crate::meta::record::SliceSize;
+use crate::meta::record::changelog::LogOp;
 use crate::meta::{Ino, Lane, MetaTxn, Operation, Plan};
 
 pub struct DeleteChunk {
@@ -37,8 +38,7 @@ impl Operation for DeleteChunk {
         let mut plan = Plan::new();
         let released = release(&mut plan, slices);
         plan.push(Change::RemoveChunk { ino: self.ino, index: self.index });
-        let line = || format!("DELCHUNK({},{})", self.ino, self.index);
-        log::log(tx, &mut plan, line, tx.now());
+        log::log(tx, &mut plan, LogOp::DeleteChunk { ino: self.ino, index: self.index });
         Ok(plan.with(released))
     }
 }

@@ -5,6 +5,7 @@ use super::log;
 use crate::error::Result;
 use crate::meta::engine::{Change, Key};
 use crate::meta::record::SliceSize;
+use crate::meta::record::changelog::LogOp;
 use crate::meta::{Ino, MetaTxn, Operation, Plan, SliceId};
 
 /// The objects of a slice without references are gone: so is its record.
@@ -19,8 +20,7 @@ impl Operation for DropSlice {
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<()>> {
         let mut plan = Plan::new();
         plan.push(Change::RemoveSliceRef(self.slice));
-        let SliceSize { id, size } = self.slice;
-        log::log(tx, &mut plan, || format!("DELETESLICE({id},{size})"), tx.now());
+        log::log(tx, &mut plan, LogOp::DeleteSlice(self.slice));
         Ok(plan)
     }
 }
@@ -74,8 +74,7 @@ impl Operation for DropDelayed {
         let mut plan = Plan::new();
         let released = release(&mut plan, slices);
         plan.push(Change::RemoveDelayed { id: self.id, at: self.at });
-        let line = || format!("CLEANUP_DELAYED_SLICES({},{})", self.id, self.at);
-        log::log(tx, &mut plan, line, tx.now());
+        log::log(tx, &mut plan, LogOp::CleanupDelayedSlices { id: self.id, at: self.at });
         Ok(plan.with(released))
     }
 }

@@ -3,6 +3,7 @@
 use super::log;
 use crate::error::Result;
 use crate::meta::engine::{Change, Key};
+use crate::meta::record::changelog::LogOp;
 use crate::meta::{Ino, Lane, MetaTxn, Operation, Plan, Sid};
 
 pub struct DropSustained {
@@ -35,8 +36,7 @@ impl Operation for DropSustained {
             plan.effects.stale.push(ino);
             plan.effects.deleted.push((ino, length));
         }
-        let line = || format!("DELSUSTAINED({},{})", self.sid, self.ino);
-        log::log(tx, &mut plan, line, tx.now());
+        log::log(tx, &mut plan, LogOp::DeleteSustained { sid: self.sid, ino: self.ino });
         Ok(plan)
     }
 }

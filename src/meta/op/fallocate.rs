@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::meta::engine::Key;
 use crate::meta::record::FileKind;
 use crate::meta::record::attr::flag;
+use crate::meta::record::changelog::LogOp;
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Operation, Plan};
 
 const KEEP_SIZE: FallocateFlags = FallocateFlags::FALLOC_FL_KEEP_SIZE;
@@ -85,14 +86,16 @@ impl Operation for Fallocate<'_> {
         }
         growth::charge(tx, &mut plan, self.ino, &old, new.length).await?;
         plan.put_attr(self.ino, &new);
-        log::log(tx, &mut plan, || self.line(), tx.now());
+        log::log(tx, &mut plan, self.line());
         Ok(plan.with(Ranged::Done(new)))
     }
 }
 
 impl Fallocate<'_> {
-    fn line(&self) -> String {
-        format!("FALLOCATE({},{},{},{})", self.ino, self.off, self.size, self.mode.bits())
+    fn line(&self) -> LogOp<'_> {
+        // All supported modes are among the low bits.
+        let mode = u8::try_from(self.mode.bits()).unwrap_or(0);
+        LogOp::Fallocate { ino: self.ino, off: self.off, size: self.size, mode }
     }
 }
 

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::meta::engine::Key;
 use crate::meta::record::Attr;
 use crate::meta::record::attr::flag;
+use crate::meta::record::changelog::LogOp;
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Operation, Plan};
 
 pub struct Truncate<'a> {
@@ -75,14 +76,14 @@ impl Operation for Truncate<'_> {
         growth::charge(tx, &mut plan, self.ino, &old, self.length).await?;
         plan.put_attr(self.ino, &new);
         plan.changes.extend(zeros::resized(self.ino, range, present));
-        log::log(tx, &mut plan, || self.line(old.length), tx.now());
+        log::log(tx, &mut plan, self.line(old.length));
         Ok(plan.with(Ranged::Done(new)))
     }
 }
 
 impl Truncate<'_> {
-    fn line(&self, old: u64) -> String {
+    fn line(&self, old: u64) -> LogOp<'_> {
         let flags = u8::from(self.by_handle);
-        format!("TRUNCATE({},{old},{},{flags})", self.ino, self.length)
+        LogOp::Truncate { ino: self.ino, old, new: self.length, flags }
     }
 }

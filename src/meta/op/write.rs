@@ -3,6 +3,7 @@
 use super::{growth, log, zeros};
 use crate::error::{Error, Result};
 use crate::meta::engine::{Change, Key};
+use crate::meta::record::changelog::LogOp;
 use crate::meta::record::chunk::CHUNK_BITS;
 use crate::meta::record::{Attr, CHUNK_SIZE, Slice, SliceSize};
 use crate::meta::{Ino, Lane, MetaTxn, Operation, Plan, Timestamp};
@@ -55,7 +56,7 @@ impl Operation for Write {
         // Not `put_attr`: only this chunk's view is void, which the caller takes care of.
         plan.push(Change::PutAttr(self.ino, after.clone()));
         growth::charge(tx, &mut plan, self.ino, &before, after.length).await?;
-        log::log(tx, &mut plan, || self.line(), tx.now());
+        log::log(tx, &mut plan, self.line());
         Ok(plan.with(Written { before, after }))
     }
 }
@@ -71,10 +72,10 @@ impl Write {
         zeros::check_end((u64::from(self.index) << CHUNK_BITS) + u64::from(pos), u64::from(len))
     }
 
-    fn line(&self) -> String {
-        let Slice { pos, id, len, .. } = self.slice;
-        let Timestamp { sec, nsec } = self.mtime;
+    fn line(&self) -> LogOp<'_> {
+        let Slice { pos: off, id, len, .. } = self.slice;
         // The number of records is not known before the commit.
-        format!("WRITE({},{},{pos},{id},{len},{sec},{nsec}):0", self.ino, self.index)
+        let (ino, index, mtime, records) = (self.ino, self.index, self.mtime, 0);
+        LogOp::Write { ino, index, off, id, len, mtime, records }
     }
 }

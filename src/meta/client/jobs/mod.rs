@@ -4,6 +4,8 @@
 //! ago, and if so takes the turn. Jobs are safe to run at the same time; turns only spare work.
 
 mod change_log;
+mod deleted_files;
+mod slices;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,16 +25,22 @@ const LONGEST: Duration = Duration::from_secs(55 * 60);
 pub enum Job {
     /// Cleans up after clients that went away.
     StaleSessions,
+    /// Deletes the data of removed files that other clients did not.
+    DeletedFiles,
+    /// Deletes objects of slices that nothing refers to.
+    Slices,
     /// Drops change log lines that are old or too many.
     ChangeLog,
 }
 
 impl Job {
-    pub const ALL: [Job; 2] = [Job::StaleSessions, Job::ChangeLog];
+    pub const ALL: [Job; 4] = [Job::StaleSessions, Job::DeletedFiles, Job::Slices, Job::ChangeLog];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::StaleSessions => "stale sessions",
+            Self::DeletedFiles => "deleted files",
+            Self::Slices => "slices",
             Self::ChangeLog => "change log",
         }
     }
@@ -40,6 +48,7 @@ impl Job {
     fn period(self, heartbeat: Duration) -> Duration {
         match self {
             Self::StaleSessions => heartbeat,
+            Self::DeletedFiles | Self::Slices => HOUR,
             Self::ChangeLog => Duration::from_secs(5 * 60),
         }
     }
@@ -48,6 +57,8 @@ impl Job {
     fn counter(self) -> Counter {
         match self {
             Self::StaleSessions => Counter::LastCleanupSessions,
+            Self::DeletedFiles => Counter::LastCleanupFiles,
+            Self::Slices => Counter::NextCleanupSlices,
             Self::ChangeLog => Counter::LastCleanupChangelog,
         }
     }
@@ -58,6 +69,8 @@ impl Meta {
     pub async fn run_job(&self, job: Job) -> Result<u64> {
         match job {
             Job::StaleSessions => self.clean_stale_sessions().await,
+            Job::DeletedFiles => self.clean_deleted_files(Timestamp::now().sec).await,
+            Job::Slices => self.clean_slices().await,
             Job::ChangeLog => self.trim_change_log().await,
         }
     }
