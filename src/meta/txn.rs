@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::client::Facts;
 use super::engine::{Change, CommitError, Found, Key, Record, Txn};
 use super::record::{Attr, Entry, Flock, Plock, Slice};
-use super::{Ino, Name, Sid, SliceId};
+use super::{Ino, Name, Sid, SliceId, Timestamp};
 use crate::error::{Error, Result};
 
 /// What an operation plans with. Every read is a guard, and is read from the store once.
@@ -15,11 +15,17 @@ pub struct MetaTxn<'a> {
     raw: Box<dyn Txn>,
     facts: &'a Facts,
     seen: HashMap<Key, Record>,
+    now: Timestamp,
 }
 
 impl<'a> MetaTxn<'a> {
     pub fn new(raw: Box<dyn Txn>, facts: &'a Facts) -> Self {
-        Self { raw, facts, seen: HashMap::new() }
+        Self { raw, facts, seen: HashMap::new(), now: Timestamp::now() }
+    }
+
+    /// The time of everything this attempt writes.
+    pub fn now(&self) -> Timestamp {
+        self.now
     }
 
     /// What planning may know besides records.

@@ -18,13 +18,13 @@ impl Meta {
             return Err(Error::ReadOnly);
         }
         let setting = match self.stored_setting().await? {
-            None => self.create(setting).await?,
-            Some(old) => self.rewrite(&old, setting, force).await?,
+            None => self.format_new(setting).await?,
+            Some(old) => self.reformat(&old, setting, force).await?,
         };
         Ok(setting)
     }
 
-    async fn create(&self, mut setting: Setting) -> Result<Setting> {
+    async fn format_new(&self, mut setting: Setting) -> Result<Setting> {
         setting.check()?;
         check_versions(&setting)?;
         setting.require_clients_for_features();
@@ -34,7 +34,7 @@ impl Meta {
         Ok(setting)
     }
 
-    async fn rewrite(&self, old: &Setting, mut setting: Setting, force: bool) -> Result<Setting> {
+    async fn reformat(&self, old: &Setting, mut setting: Setting, force: bool) -> Result<Setting> {
         if !force {
             // What was odd before is not this change's to repair.
             if old.check().is_ok() {

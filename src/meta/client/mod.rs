@@ -4,6 +4,7 @@
 mod acls;
 mod book;
 mod caller;
+mod clone;
 mod counts;
 mod dir_stats;
 mod facts;
@@ -14,6 +15,7 @@ mod host;
 mod ids;
 mod jobs;
 mod life;
+mod listing;
 mod names;
 mod open;
 mod open_files;
@@ -22,6 +24,7 @@ mod owners;
 mod parents;
 mod quota_rules;
 mod quotas;
+mod remove;
 mod session;
 mod shims;
 mod stale_sessions;
@@ -35,9 +38,12 @@ mod walk;
 use std::sync::{Arc, OnceLock};
 
 pub use caller::Caller;
+pub use counts::Counts;
 pub use facts::Facts;
 pub use garbage::SliceStore;
 pub use jobs::Job;
+pub use listing::{DirEntry, Listing};
+pub use names::{NodeKind, TRASH_NAME};
 pub use open_files::{OpenFiles, View};
 pub use options::{AtimeMode, Options};
 pub use parents::Climb;
@@ -45,12 +51,12 @@ pub use quota_rules::{Limits, QuotaCheck};
 pub use session::Registration;
 pub use statfs::StatFs;
 pub use summary::{StatCheck, Summary};
+pub use trash::Restored;
 
 use super::Ino;
 use super::engine::Engine;
 use super::run::Lanes;
 use book::Strays;
-use counts::Counts;
 use dir_stats::DirStats;
 use ids::Ids;
 use life::Life;
@@ -96,6 +102,10 @@ impl Meta {
 
     pub fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     pub fn engine(&self) -> &Arc<dyn Engine> {

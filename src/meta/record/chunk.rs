@@ -26,6 +26,11 @@ impl Slice {
     pub fn hole(pos: u32, len: u32) -> Self {
         Self { pos, id: SliceId::HOLE, size: 0, off: 0, len }
     }
+
+    /// The position behind the last byte.
+    pub fn end(&self) -> u32 {
+        self.pos.saturating_add(self.len)
+    }
 }
 
 /// The stored form of records in their order.

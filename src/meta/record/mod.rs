@@ -6,6 +6,7 @@ pub mod acl;
 pub mod attr;
 pub mod changelog;
 pub mod chunk;
+pub mod compaction;
 pub mod counter;
 pub mod delayed;
 pub mod entry;

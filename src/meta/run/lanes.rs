@@ -17,8 +17,8 @@ pub enum Lane {
     Node(Ino),
     /// One name: creations in one directory need not wait for each other.
     Name(Ino, Name),
-    /// Two nodes, such as both directories of a rename.
-    Pair(Ino, Ino),
+    /// Two names, such as both ends of a rename.
+    Names((Ino, Name), (Ino, Name)),
 }
 
 pub struct Lanes {
@@ -43,7 +43,7 @@ impl Lanes {
             Lane::Free => (None, None),
             Lane::Node(ino) => (Some(self.stripe(ino).lock().await), None),
             Lane::Name(dir, name) => (Some(self.stripe((dir, name)).lock().await), None),
-            Lane::Pair(one, two) => {
+            Lane::Names(one, two) => {
                 let (low, high) = {
                     let (a, b) = (self.index(one), self.index(two));
                     (a.min(b), a.max(b))
