@@ -142,14 +142,14 @@ impl Meta {
         let mut outcome = Ok(());
         // What stands in the place of a lost volume is not ours to change.
         if !self.facts.options.read_only && self.check_ours().is_ok() {
-            outcome = self.settle(keep_session).await;
+            outcome = self.wind_up(keep_session).await;
         }
         let closed = self.engine.close().await;
         *phase = Phase::Closed;
         outcome.and(closed)
     }
 
-    async fn settle(&self, keep_session: bool) -> Result<()> {
+    async fn wind_up(&self, keep_session: bool) -> Result<()> {
         let sid = self.facts.sid();
         if sid == Sid(0) || keep_session {
             return self.flush().await;
