@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::meta::Ino;
 use crate::meta::engine::{Key, Record};
 use crate::meta::record::attr::align4k;
+use crate::meta::record::changelog::LogOp;
 use crate::meta::record::{Attr, DirStat};
 
 /// Directories told of new usage by one request.
@@ -125,6 +126,7 @@ impl Meta {
         let stat = self.count_dir(dir).await?;
         self.attr_now(dir).await?.ok_or(Error::NotFound)?.into_dir()?;
         self.engine.put_dir_stat(dir, &stat).await?;
+        self.log_apart(LogOp::DirStat { ino: dir, stat }).await;
         Ok(stat)
     }
 

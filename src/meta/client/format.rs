@@ -2,6 +2,7 @@
 
 use super::Meta;
 use crate::error::{Error, Result};
+use crate::meta::record::changelog::LogOp;
 use crate::meta::record::version::Version;
 use crate::meta::record::{Attr, FileKind, QuotaKey, Setting};
 use crate::meta::{Ino, Timestamp};
@@ -56,10 +57,12 @@ impl Meta {
         self.engine.prepare().await?;
         if setting.dir_stats && !old.dir_stats {
             self.engine.clear_dir_stats().await?;
+            self.log_apart(LogOp::EnableDirStats).await;
         }
         let counts_owners = setting.user_group_quota && !old.user_group_quota;
         if counts_owners {
             self.engine.clear_owner_quotas().await?;
+            self.log_apart(LogOp::EnableUserGroupQuota).await;
         }
         self.store(&setting).await?;
         if counts_owners {

@@ -16,6 +16,7 @@ mod ids;
 mod jobs;
 mod life;
 mod listing;
+mod log;
 mod names;
 mod open;
 mod open_files;

@@ -79,7 +79,7 @@ impl Quotas {
         let live = self.read();
         keys.into_iter()
             .filter_map(|key| live.get(&key))
-            .any(|quota| quota.now().is_exceeded_by(space, inodes))
+            .any(|quota| quota.now().exceeded_by(space, inodes))
     }
 
     /// Usage of the directories among `chain` that have a quota.
