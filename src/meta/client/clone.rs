@@ -86,7 +86,10 @@ impl Meta {
     ) -> Result<()> {
         let mut tx = MetaTxn::new(self.engine.begin(), &self.facts);
         access::permits(&mut tx, caller, attr, access::READ).await?;
-        let usage = self.summary(src, false).await?;
+        if !room::is_limited(&self.facts) {
+            return Ok(());
+        }
+        let usage = self.sum_tree(src, false).await?;
         let wanted = room::Wanted {
             uid: caller.uid,
             gid: caller.gid,
@@ -107,8 +110,7 @@ impl Meta {
             let mut listing = self.list(parent.src, true);
             while let Some(page) = listing.next().await? {
                 for batch in page.chunks(BATCH) {
-                    let made =
-                        self.clone_batch(caller, batch.to_vec(), parent.ino, mode, false).await?;
+                    let made = self.clone_batch(caller, batch.to_vec(), parent.ino, mode, false).await?;
                     done.fetch_add(made.len() as u64, Ordering::Relaxed);
                     let below: Vec<Cloned> = made.into_iter().filter(|n| n.attr.is_dir()).collect();
                     stream::iter(below.iter().map(Ok))

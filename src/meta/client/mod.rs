@@ -17,7 +17,7 @@ mod jobs;
 mod life;
 mod listing;
 mod locks;
-mod moves;
+mod log;
 mod names;
 mod open;
 mod open_files;
@@ -41,6 +41,7 @@ mod xattrs;
 use std::sync::{Arc, OnceLock};
 
 pub use caller::Caller;
+pub use counts::Counts;
 pub use facts::Facts;
 pub use garbage::SliceStore;
 pub use jobs::Job;
@@ -59,7 +60,6 @@ use super::Ino;
 use super::engine::Engine;
 use super::run::Lanes;
 use book::Strays;
-use counts::Counts;
 use dir_stats::DirStats;
 use ids::Ids;
 use life::Life;
@@ -108,6 +108,10 @@ impl Meta {
 
     pub fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     pub fn engine(&self) -> &Arc<dyn Engine> {
