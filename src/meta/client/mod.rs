@@ -19,7 +19,7 @@ mod jobs;
 mod life;
 mod listing;
 mod locks;
-mod moves;
+mod log;
 mod names;
 mod open;
 mod open_files;
@@ -43,6 +43,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 pub use caller::Caller;
 pub use content::Opened;
+pub use counts::Counts;
 pub use facts::Facts;
 pub use garbage::SliceStore;
 pub use jobs::Job;
@@ -62,7 +63,6 @@ use super::engine::Engine;
 use super::run::Lanes;
 use book::Strays;
 use compaction::Compactions;
-use counts::Counts;
 use dir_stats::DirStats;
 use garbage::Garbage;
 use ids::Ids;
@@ -119,6 +119,10 @@ impl Meta {
 
     pub fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     pub fn engine(&self) -> &Arc<dyn Engine> {

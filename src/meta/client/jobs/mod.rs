@@ -29,18 +29,22 @@ pub enum Job {
     DeletedFiles,
     /// Deletes objects of slices that nothing refers to.
     Slices,
+    /// Empties the trash of what is in it long enough.
+    Trash,
     /// Drops change log lines that are old or too many.
     ChangeLog,
 }
 
 impl Job {
-    pub const ALL: [Job; 4] = [Job::StaleSessions, Job::DeletedFiles, Job::Slices, Job::ChangeLog];
+    pub const ALL: [Job; 5] =
+        [Job::StaleSessions, Job::DeletedFiles, Job::Slices, Job::Trash, Job::ChangeLog];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::StaleSessions => "stale sessions",
             Self::DeletedFiles => "deleted files",
             Self::Slices => "slices",
+            Self::Trash => "trash",
             Self::ChangeLog => "change log",
         }
     }
@@ -48,7 +52,7 @@ impl Job {
     fn period(self, heartbeat: Duration) -> Duration {
         match self {
             Self::StaleSessions => heartbeat,
-            Self::DeletedFiles | Self::Slices => HOUR,
+            Self::DeletedFiles | Self::Slices | Self::Trash => HOUR,
             Self::ChangeLog => Duration::from_secs(5 * 60),
         }
     }
@@ -59,6 +63,7 @@ impl Job {
             Self::StaleSessions => Counter::LastCleanupSessions,
             Self::DeletedFiles => Counter::LastCleanupFiles,
             Self::Slices => Counter::NextCleanupSlices,
+            Self::Trash => Counter::LastCleanupTrash,
             Self::ChangeLog => Counter::LastCleanupChangelog,
         }
     }
@@ -71,6 +76,12 @@ impl Meta {
             Job::StaleSessions => self.clean_stale_sessions().await,
             Job::DeletedFiles => self.clean_deleted_files(Timestamp::now().sec).await,
             Job::Slices => self.clean_slices().await,
+            Job::Trash => {
+                let now = Timestamp::now().sec;
+                let (emptied, released) =
+                    (self.clean_trash(now).await, self.clean_delayed_slices(now).await);
+                Ok(emptied? + released?)
+            }
             Job::ChangeLog => self.trim_change_log().await,
         }
     }
