@@ -8,6 +8,9 @@ use crate::error::{Error, Result};
 /// Opens the store that `url` names.
 pub async fn connect(url: &str) -> Result<Arc<dyn Engine>> {
     let scheme = url.split_once("://").map_or("redis", |(scheme, _)| scheme);
+    if scheme == "sqlite3" {
+        return super::sqlite::connect(url).await;
+    }
     Err(Error::bad_input(format!("metadata address {}: unknown scheme {scheme:?}", masked(url))))
 }
 
