@@ -49,6 +49,7 @@ fn record(db: &Db, key: &Key) -> Outcome<Record> {
         Key::Plocks(ino) => Record::Plocks(lock::plocks(db, *ino)?),
         Key::Sustained(sid, ino) => Record::Sustained(session::sustains(db, *sid, *ino)?),
         Key::SliceRef(id, _) => Record::SliceRef(slice::refs(db, *id)?),
+        Key::Delayed(id, at) => Record::Delayed(slice::delayed_list(db, *id, *at)?),
         Key::DirStat(ino) => Record::DirStat(usage::dir_stat(db, *ino)?),
         Key::Quota(key) => Record::Quota(usage::quota(db, *key)?),
         Key::Acl(id) => Record::Acl(acl::rule(db, *id)?),

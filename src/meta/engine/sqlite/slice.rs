@@ -67,6 +67,17 @@ pub fn remove_delayed(db: &Db, id: SliceId, at: i64) -> Outcome<()> {
     Ok(())
 }
 
+/// The slices of one delayed list; none if there is no such list.
+pub fn delayed_list(db: &Db, id: SliceId, at: i64) -> Outcome<Vec<SliceSize>> {
+    let sql = "SELECT slices FROM jfs_delslices WHERE chunkid = ?1 AND deleted = ?2";
+    let list = db.one(sql, params![id, at], |row| {
+        let of = format_args!("table delslices, chunkid {id}");
+        let columns = Columns::new(row, &of);
+        columns.decoded(0, delayed::decode(columns.bytes(0)?))
+    })?;
+    Ok(list.unwrap_or_default())
+}
+
 pub fn delayed(db: &Db, before: i64, limit: i64) -> Outcome<Vec<DelayedSlices>> {
     let sql = "SELECT chunkid, deleted, slices FROM jfs_delslices WHERE deleted <= ?1 LIMIT ?2";
     db.all(sql, params![before, limit], |row| {
