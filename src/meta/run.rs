@@ -59,7 +59,7 @@ impl Meta {
             let mut tx = MetaTxn::new(self.engine.begin(), &self.facts);
             let planned = op.plan(&mut tx).await;
             if let Some(rule) = tx.take_wanted_rule() {
-                self.refuse_if_read_only()?;
+                self.refuse_writes()?;
                 drop(tx);
                 self.acl_id(&rule).await?;
                 continue;
@@ -75,7 +75,8 @@ impl Meta {
             if plan.changes.is_empty() {
                 return Ok(self.finish(plan, Vec::new()));
             }
-            self.refuse_if_read_only()?;
+            self.refuse_writes()?;
+            self.check_ours()?;
             match tx.commit(&plan.changes).await {
                 Ok(receipts) => return Ok(self.finish(plan, receipts)),
                 Err(CommitError::Conflict) => {
@@ -97,10 +98,6 @@ impl Meta {
             Some((_, cause)) => self.unknown(O::NAME, &cause),
             None => Error::Contended(O::NAME),
         })
-    }
-
-    fn refuse_if_read_only(&self) -> Result<()> {
-        if self.facts.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
     fn finish<T>(&self, plan: Plan<T>, receipts: Vec<i64>) -> Done<T> {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use futures::{FutureExt, TryStreamExt, stream};
 
 use super::listing::DirEntry;
 use super::{Caller, Meta};
@@ -86,7 +86,7 @@ impl Meta {
     ) -> Result<()> {
         let mut tx = MetaTxn::new(self.engine.begin(), &self.facts);
         access::permits(&mut tx, caller, attr, access::READ).await?;
-        let usage = self.summary(src).await?;
+        let usage = self.summary(src, false).await?;
         let wanted = room::Wanted {
             uid: caller.uid,
             gid: caller.gid,

@@ -6,18 +6,35 @@ mod book;
 mod caller;
 mod clone;
 mod counts;
+mod dir_stats;
 mod facts;
+mod format;
 mod garbage;
+mod heartbeat;
+mod host;
 mod ids;
 mod listing;
+mod jobs;
+mod life;
+mod moves;
 mod locks;
 mod names;
+mod open;
 mod open_files;
 mod options;
+mod owners;
+mod parents;
+mod quota_rules;
 mod quotas;
 mod remove;
+mod session;
+mod stale_sessions;
+mod statfs;
 mod summary;
 mod trash;
+mod tree;
+mod usage;
+mod walk;
 mod xattrs;
 
 use std::sync::{Arc, OnceLock};
@@ -26,16 +43,25 @@ pub use caller::Caller;
 pub use facts::Facts;
 pub use garbage::SliceStore;
 pub use listing::{DirEntry, Listing};
-pub use names::{NodeKind, TRASH_NAME};
+pub use names::NodeKind;
 pub use open_files::{OpenFiles, View};
 pub use options::{AtimeMode, Options};
 pub use trash::Restored;
+pub use jobs::Job;
+pub use parents::Climb;
+pub use quota_rules::{Limits, QuotaCheck};
+pub use session::Registration;
+pub use statfs::StatFs;
+pub use summary::{StatCheck, Summary};
 
 use super::Ino;
 use super::engine::Engine;
 use super::run::Lanes;
+use book::Strays;
 use counts::Counts;
+use dir_stats::DirStats;
 use ids::Ids;
+use life::Life;
 use locks::LockQueues;
 use trash::HourDir;
 
@@ -45,6 +71,9 @@ pub struct Meta {
     pub(super) facts: Facts,
     pub(super) lanes: Lanes,
     pub(super) counts: Counts,
+    dir_stats: DirStats,
+    strays: Strays,
+    life: Life,
     inode_ids: Ids,
     slice_ids: Ids,
     hour_dir: HourDir,
@@ -59,6 +88,9 @@ impl Meta {
             facts: Facts::new(options),
             lanes: Lanes::new(),
             counts: Counts::default(),
+            dir_stats: DirStats::default(),
+            strays: Strays::default(),
+            life: Life::default(),
             inode_ids: Ids::inodes(),
             slice_ids: Ids::slices(),
             hour_dir: HourDir::default(),

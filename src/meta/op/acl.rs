@@ -126,15 +126,9 @@ impl Operation for SetFacl<'_> {
         node.ctime = tx.now();
         let mut plan = Plan::new();
         plan.put_attr(self.ino, &node);
-        log::log(tx, &mut plan, || self.line(&rule), tx.now());
+        let line = LogOp::SetFacl { ino: self.ino, kind: self.kind, rule: &rule };
+        log::log(tx, &mut plan, line);
         Ok(plan.with(node))
-    }
-}
-
-impl SetFacl<'_> {
-    fn line(&self, rule: &AclRule) -> String {
-        let rule = changelog::escape(&rule.encode());
-        format!("SETFACL({},{},{rule})", self.ino, self.kind as u8)
     }
 }
 

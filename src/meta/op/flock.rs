@@ -4,6 +4,7 @@ use super::claim::{self, Claim, Family, LockRequest, Tried};
 use super::log;
 use crate::error::Result;
 use crate::meta::engine::Change;
+use crate::meta::record::changelog::LogOp;
 use crate::meta::record::{Flock, LockKind};
 use crate::meta::{Ino, Lane, LockOwner, MetaTxn, Operation, Plan, Sid};
 
@@ -50,7 +51,8 @@ impl Operation for SetFlock {
             }
             None => plan.push(Change::RemoveFlock { ino, sid, owner }),
         }
-        log::log(tx, &mut plan, || self.line(), tx.now());
+        let line = LogOp::Flock { ino: self.ino, owner: self.owner, kind: self.kind };
+        log::log(tx, &mut plan, line);
         Ok(plan.with(tried(true, claim::of_flocks(&locks))))
     }
 }
@@ -72,8 +74,3 @@ impl LockRequest for SetFlock {
     }
 }
 
-impl SetFlock {
-    fn line(&self) -> String {
-        format!("FLOCK({},{},{})", self.ino, self.owner.0, claim::letter(self.kind))
-    }
-}

@@ -57,7 +57,8 @@ impl Operation for SetPlock {
             plan.push(Change::PutPlock { ino, sid, owner, ranges: ranges.clone() });
             locks.push(Plock { sid, owner, ranges });
         }
-        log::log(tx, &mut plan, || self.line(), tx.now());
+        let Self { ino, owner, kind, start, end, pid } = *self;
+        log::log(tx, &mut plan, LogOp::SetLk { ino, owner, kind, start, end, pid });
         Ok(plan.with(tried(true, claim::of_plocks(&locks))))
     }
 }
@@ -99,10 +100,6 @@ impl LockRequest for SetPlock {
 }
 
 impl SetPlock {
-    fn line(&self) -> String {
-        let Self { ino, owner, kind, start, end, pid } = self;
-        format!("SETLK({ino},{},{},{start},{end},{pid})", owner.0, claim::letter(*kind))
-    }
 }
 
 /// The first range in the way of such a lock. The process behind it is only known if it is ours.

@@ -59,17 +59,11 @@ impl Operation for SetXattr<'_> {
         let mut plan = Plan::new();
         if old.as_ref() != Some(self.value) {
             plan.push(Change::PutXattr(self.ino, self.name.clone(), self.value.clone()));
-            log::log(tx, &mut plan, || self.line(), tx.now());
+            let flags = self.mode as u32;
+            let line = LogOp::SetXattr { ino: self.ino, name: self.name, value: self.value, flags };
+            log::log(tx, &mut plan, line);
         }
         Ok(plan)
-    }
-}
-
-impl SetXattr<'_> {
-    fn line(&self) -> String {
-        let name = changelog::escape(self.name.as_bytes());
-        let value = changelog::escape(self.value);
-        format!("SETXATTR({},{name},{value},{})", self.ino, self.mode as u8)
     }
 }
 
@@ -92,8 +86,7 @@ impl Operation for RemoveXattr<'_> {
         }
         let mut plan = Plan::new();
         plan.push(Change::RemoveXattr(self.ino, self.name.clone()));
-        let name = changelog::escape(self.name.as_bytes());
-        log::log(tx, &mut plan, || format!("REMOVEXATTR({},{name})", self.ino), tx.now());
+        log::log(tx, &mut plan, LogOp::RemoveXattr { ino: self.ino, name: self.name });
         Ok(plan)
     }
 }
