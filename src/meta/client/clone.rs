@@ -86,7 +86,10 @@ impl Meta {
     ) -> Result<()> {
         let mut tx = MetaTxn::new(self.engine.begin(), &self.facts);
         access::permits(&mut tx, caller, attr, access::READ).await?;
-        let usage = self.summary(src, false).await?;
+        if !room::is_limited(&self.facts) {
+            return Ok(());
+        }
+        let usage = self.sum_tree(src, false).await?;
         let wanted = room::Wanted {
             uid: caller.uid,
             gid: caller.gid,

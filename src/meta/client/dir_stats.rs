@@ -9,9 +9,10 @@ use futures::{StreamExt, stream};
 use super::Meta;
 use crate::error::{Error, Result};
 use crate::meta::Ino;
-use crate::meta::engine::{Cursor, Key, Record};
+use crate::meta::engine::{Key, Record};
 use crate::meta::record::attr::align4k;
-use crate::meta::record::{DirStat, FileKind};
+use crate::meta::record::changelog::LogOp;
+use crate::meta::record::{Attr, DirStat};
 
 /// Directories told of new usage by one request.
 const BATCH: usize = 1000;
@@ -125,22 +126,19 @@ impl Meta {
         let stat = self.count_dir(dir).await?;
         self.attr_now(dir).await?.ok_or(Error::NotFound)?.into_dir()?;
         self.engine.put_dir_stat(dir, &stat).await?;
+        self.log_apart(LogOp::DirStat { ino: dir, stat }).await;
         Ok(stat)
     }
 
     /// Counts a directory's entries.
     pub(super) async fn count_dir(&self, dir: Ino) -> Result<DirStat> {
         let mut stat = DirStat::default();
-        let mut cursor = Cursor::Start;
-        while cursor != Cursor::End {
-            let (listed, next) =
-                self.page(dir, &cursor, |entry| entry.kind == FileKind::File).await?;
-            for node in listed {
-                // The attr was only asked for where it counts.
-                let length = node.attr.map_or(0, |attr| attr.length);
+        let mut listing = self.list_real(dir, true);
+        while let Some(page) = listing.next().await? {
+            for entry in page {
+                let length = entry.attr.filter(Attr::is_file).map_or(0, |attr| attr.length);
                 stat += DirStat { length: length.cast_signed(), space: align4k(length), inodes: 1 };
             }
-            cursor = next;
         }
         Ok(stat)
     }

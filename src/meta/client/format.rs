@@ -2,6 +2,7 @@
 
 use super::Meta;
 use crate::error::{Error, Result};
+use crate::meta::record::changelog::LogOp;
 use crate::meta::record::version::Version;
 use crate::meta::record::{Attr, FileKind, QuotaKey, Setting};
 use crate::meta::{Ino, Timestamp};
@@ -18,13 +19,13 @@ impl Meta {
             return Err(Error::ReadOnly);
         }
         let setting = match self.stored_setting().await? {
-            None => self.write_new(setting).await?,
-            Some(old) => self.rewrite(&old, setting, force).await?,
+            None => self.format_new(setting).await?,
+            Some(old) => self.reformat(&old, setting, force).await?,
         };
         Ok(setting)
     }
 
-    async fn write_new(&self, mut setting: Setting) -> Result<Setting> {
+    async fn format_new(&self, mut setting: Setting) -> Result<Setting> {
         setting.check()?;
         check_versions(&setting)?;
         setting.require_clients_for_features();
@@ -34,7 +35,7 @@ impl Meta {
         Ok(setting)
     }
 
-    async fn rewrite(&self, old: &Setting, mut setting: Setting, force: bool) -> Result<Setting> {
+    async fn reformat(&self, old: &Setting, mut setting: Setting, force: bool) -> Result<Setting> {
         if !force {
             // What was odd before is not this change's to repair.
             if old.check().is_ok() {
@@ -56,10 +57,12 @@ impl Meta {
         self.engine.prepare().await?;
         if setting.dir_stats && !old.dir_stats {
             self.engine.clear_dir_stats().await?;
+            self.log_apart(LogOp::EnableDirStats).await;
         }
         let counts_owners = setting.user_group_quota && !old.user_group_quota;
         if counts_owners {
             self.engine.clear_owner_quotas().await?;
+            self.log_apart(LogOp::EnableUserGroupQuota).await;
         }
         self.store(&setting).await?;
         if counts_owners {

@@ -13,11 +13,11 @@ mod garbage;
 mod heartbeat;
 mod host;
 mod ids;
-mod listing;
 mod jobs;
 mod life;
-mod moves;
+mod listing;
 mod locks;
+mod log;
 mod names;
 mod open;
 mod open_files;
@@ -28,6 +28,7 @@ mod quota_rules;
 mod quotas;
 mod remove;
 mod session;
+mod shims;
 mod stale_sessions;
 mod statfs;
 mod summary;
@@ -40,25 +41,25 @@ mod xattrs;
 use std::sync::{Arc, OnceLock};
 
 pub use caller::Caller;
+pub use counts::Counts;
 pub use facts::Facts;
 pub use garbage::SliceStore;
+pub use jobs::Job;
 pub use listing::{DirEntry, Listing};
 pub use names::NodeKind;
 pub use open_files::{OpenFiles, View};
 pub use options::{AtimeMode, Options};
-pub use trash::Restored;
-pub use jobs::Job;
 pub use parents::Climb;
 pub use quota_rules::{Limits, QuotaCheck};
 pub use session::Registration;
 pub use statfs::StatFs;
 pub use summary::{StatCheck, Summary};
+pub use trash::Restored;
 
 use super::Ino;
 use super::engine::Engine;
 use super::run::Lanes;
 use book::Strays;
-use counts::Counts;
 use dir_stats::DirStats;
 use ids::Ids;
 use life::Life;
@@ -107,6 +108,10 @@ impl Meta {
 
     pub fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     pub fn engine(&self) -> &Arc<dyn Engine> {

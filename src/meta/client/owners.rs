@@ -5,9 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use super::Meta;
 use super::walk::each_dir;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::meta::Ino;
-use crate::meta::engine::Cursor;
 use crate::meta::record::{Attr, Quota, QuotaKey};
 
 /// Space and inodes of every owner.
@@ -68,23 +67,19 @@ impl Meta {
 
     async fn count_owners_in(&self, dir: Ino, tally: &Mutex<Tally>) -> Result<Vec<Ino>> {
         let mut dirs = Vec::new();
-        let mut cursor = Cursor::Start;
-        while cursor != Cursor::End {
-            let (listed, next) = match self.page(dir, &cursor, |_| true).await {
-                // Removed since its parent was listed.
-                Err(Error::NotFound) => break,
-                other => other?,
-            };
+        let mut listing = self.list_real(dir, true);
+        while let Some(page) = listing.next().await? {
             let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-            for node in &listed {
-                if let Some(attr) = &node.attr {
-                    tally.add(node.entry.ino, attr);
-                    if attr.is_dir() {
-                        dirs.push(node.entry.ino);
-                    }
+            for entry in page {
+                let Some(attr) = entry.attr else { continue };
+                // Nobody is charged for the hours of the trash.
+                if dir != Ino::TRASH {
+                    tally.add(entry.ino, &attr);
+                }
+                if attr.is_dir() {
+                    dirs.push(entry.ino);
                 }
             }
-            cursor = next;
         }
         Ok(dirs)
     }

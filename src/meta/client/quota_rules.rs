@@ -6,6 +6,7 @@ use super::Meta;
 use crate::error::{Error, Result};
 use crate::meta::Ino;
 use crate::meta::record::attr::align4k;
+use crate::meta::record::changelog::LogOp;
 use crate::meta::record::{Quota, QuotaKey, Setting};
 
 /// Limits to set; what is not given stays as it is. 0 takes a limit away.
@@ -57,6 +58,9 @@ impl Meta {
             (quota.used_space, quota.used_inodes) = self.usage_below(dir, strict).await?;
         }
         self.engine.put_quota(key, &quota, uncounted).await?;
+        // As the log has it, what was not given is -1.
+        let (max_space, max_inodes) = (limits.space.unwrap_or(-1), limits.inodes.unwrap_or(-1));
+        self.log_apart(LogOp::SetQuota { key, max_space, max_inodes }).await;
         self.reload_quotas().await?;
         Ok(quota)
     }
@@ -79,6 +83,7 @@ impl Meta {
     pub async fn quota_delete(&self, key: QuotaKey) -> Result<()> {
         self.writable()?;
         self.engine.remove_quota(key).await?;
+        self.log_apart(LogOp::DeleteQuota { key }).await;
         self.reload_quotas().await
     }
 
@@ -139,7 +144,7 @@ impl Meta {
 
     /// Space and inodes below a directory; itself does not count.
     async fn usage_below(&self, dir: Ino, strict: bool) -> Result<(i64, i64)> {
-        let sum = self.summary(dir, strict).await?;
+        let sum = self.sum_tree(dir, strict).await?;
         let space = sum.size.cast_signed() - align4k(0);
         Ok((space, (sum.files + sum.dirs).cast_signed() - 1))
     }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{SecondsFormat, Utc};
 use tracing::{info, warn};
 
 use super::life::Phase;
 use super::{Meta, host};
 use crate::error::{Error, Result};
+use crate::meta::record::changelog::LogOp;
+use crate::meta::record::session::rfc3339;
 use crate::meta::record::version::CLIENT_VERSION;
 use crate::meta::record::{Counter, SessionInfo};
 use crate::meta::{Sid, Timestamp};
@@ -88,9 +89,10 @@ impl Meta {
 
     /// Writes the session record, also again if others have cleaned it up.
     pub(super) async fn put_session(&self, sid: Sid) -> Result<()> {
-        let info = serde_json::to_vec(&self.session_info())
-            .map_err(|cause| Error::bad_input(format!("session record: {cause}")))?;
-        self.engine.put_session(sid, self.expiry(), &info).await
+        let (expire, info) = (self.expiry(), self.session_info().encode()?);
+        self.engine.put_session(sid, expire, &info).await?;
+        self.log_apart(LogOp::NewSession { sid, expire, info: &info }).await;
+        Ok(())
     }
 
     /// The unix second at which others may clean up after this session.
@@ -128,7 +130,7 @@ impl Meta {
             host_name: host::name(),
             ip_addrs: host::addresses(&options.network_interfaces),
             mount_point: options.mount_point.clone(),
-            mount_time: Utc::now().to_rfc3339_opts(SecondsFormat::Nanos, true),
+            mount_time: rfc3339(Timestamp::now()),
             process_id: std::process::id(),
         }
     }
@@ -142,14 +144,14 @@ impl Meta {
         let mut outcome = Ok(());
         // What stands in the place of a lost volume is not ours to change.
         if !self.facts.options.read_only && self.check_ours().is_ok() {
-            outcome = self.settle(keep_session).await;
+            outcome = self.wind_up(keep_session).await;
         }
         let closed = self.engine.close().await;
         *phase = Phase::Closed;
         outcome.and(closed)
     }
 
-    async fn settle(&self, keep_session: bool) -> Result<()> {
+    async fn wind_up(&self, keep_session: bool) -> Result<()> {
         let sid = self.facts.sid();
         if sid == Sid(0) || keep_session {
             return self.flush().await;
@@ -161,7 +163,7 @@ impl Meta {
             warn!(sid = sid.0, %error, "session is left for others to clean up");
             return released;
         }
-        self.engine.remove_session(sid).await?;
+        self.remove_session(sid).await?;
         self.facts.put_sid(Sid(0));
         info!(sid = sid.0, "session closed");
         flushed

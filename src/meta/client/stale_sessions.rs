@@ -4,6 +4,7 @@ use tracing::{info, warn};
 
 use super::Meta;
 use crate::error::{Error, Result};
+use crate::meta::record::changelog::LogOp;
 use crate::meta::{Sid, Timestamp};
 
 /// Sessions cleaned up in one go.
@@ -40,7 +41,13 @@ impl Meta {
 
     async fn clean_session(&self, sid: Sid) -> Result<()> {
         self.release(sid).await?;
-        self.engine.remove_session(sid).await
+        self.remove_session(sid).await
+    }
+
+    pub(super) async fn remove_session(&self, sid: Sid) -> Result<()> {
+        self.engine.remove_session(sid).await?;
+        self.log_apart(LogOp::CleanSession { sid }).await;
+        Ok(())
     }
 
     /// Releases all that a session holds: its locks, and the files it removed while they were open.

@@ -6,10 +6,11 @@ use std::sync::{Mutex, PoisonError};
 use super::Meta;
 use super::walk::each_dir;
 use crate::error::{Error, Result};
-use crate::meta::Ino;
-use crate::meta::engine::Cursor;
+use crate::meta::engine::{Key, Record};
+use crate::meta::op::rename::{RenameMode, Subtree};
 use crate::meta::record::attr::align4k;
-use crate::meta::record::{DirStat, FileKind};
+use crate::meta::record::{DirStat, Entry, FileKind, QuotaKey};
+use crate::meta::{Ino, Name};
 
 /// What a subtree adds up to, its top included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,7 +56,11 @@ impl Summary {
 impl Meta {
     /// Adds up a subtree. Not `strict`, dir stats are believed; otherwise every file is looked at.
     pub async fn summary(&self, ino: Ino, strict: bool) -> Result<Summary> {
-        let ino = self.real(ino);
+        self.sum_tree(self.real(ino), strict).await
+    }
+
+    /// As [`Meta::summary`], by the node's own inode number.
+    pub(super) async fn sum_tree(&self, ino: Ino, strict: bool) -> Result<Summary> {
         let attr = self.attr_now(ino).await?.ok_or(Error::NotFound)?;
         let mut top = Summary::default();
         top.add(attr.kind, attr.length);
@@ -77,6 +82,52 @@ impl Meta {
         };
         each_dir(vec![ino], visit).await?;
         Ok(sum.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Usage of directories about to move from one quota to another; none if no quota cares.
+    pub(super) async fn moving_subtrees(
+        &self,
+        from: (Ino, &Name),
+        to: (Ino, &Name),
+        mode: RenameMode,
+    ) -> Result<Vec<Subtree>> {
+        let quotas = &self.facts.quotas;
+        if from.0 == to.0 || !self.facts.setting().dir_stats || !quotas.has_dirs() {
+            return Ok(Vec::new());
+        }
+        let source = quotas.among(&self.ancestors(from.0).await?);
+        if source == quotas.among(&self.ancestors(to.0).await?) {
+            return Ok(Vec::new());
+        }
+        let mut moving = vec![from];
+        if mode == RenameMode::Exchange {
+            moving.push(to);
+        }
+        let mut subtrees = Vec::new();
+        for (dir, name) in moving {
+            if let Some(entry) = self.dir_entry(dir, name).await? {
+                subtrees.push(self.subtree(entry.ino).await?);
+            }
+        }
+        Ok(subtrees)
+    }
+
+    async fn subtree(&self, ino: Ino) -> Result<Subtree> {
+        if let Some(quota) = self.facts.quotas.quota(QuotaKey::Dir(ino)) {
+            let (space, inodes) = (quota.used_space + align4k(0), quota.used_inodes + 1);
+            return Ok(Subtree { ino, space, inodes });
+        }
+        let sum = self.sum_tree(ino, false).await?;
+        let inodes = (sum.files + sum.dirs).cast_signed();
+        Ok(Subtree { ino, space: sum.size.cast_signed(), inodes })
+    }
+
+    /// The entry, if it is there and is a directory's.
+    async fn dir_entry(&self, dir: Ino, name: &Name) -> Result<Option<Entry>> {
+        match self.engine.read(&[Key::Entry(dir, name.clone())]).await?.pop() {
+            Some(Record::Entry(entry)) => Ok(entry.filter(|entry| entry.kind == FileKind::Dir)),
+            other => Err(Error::damaged("entry", format!("the engine answered {other:?}"))),
+        }
     }
 
     /// Compares the dir stats of a subtree with what the entries add up to; answers those that are
@@ -137,30 +188,15 @@ impl Meta {
     async fn sum_by_entries(&self, dir: Ino) -> Result<(Summary, Vec<Ino>)> {
         let mut sum = Summary::default();
         let mut dirs = Vec::new();
-        let mut cursor = Cursor::Start;
-        while cursor != Cursor::End {
-            let (listed, next) =
-                self.page(dir, &cursor, |entry| entry.kind == FileKind::File).await?;
-            for node in listed {
-                sum.add(node.entry.kind, node.attr.map_or(0, |attr| attr.length));
-                if node.entry.kind == FileKind::Dir {
-                    dirs.push(node.entry.ino);
+        let mut listing = self.list_real(dir, true);
+        while let Some(page) = listing.next().await? {
+            for entry in page {
+                sum.add(entry.kind, entry.attr.map_or(0, |attr| attr.length));
+                if entry.kind == FileKind::Dir {
+                    dirs.push(entry.ino);
                 }
             }
-            cursor = next;
         }
         Ok((sum, dirs))
-    }
-
-    async fn dirs_in(&self, dir: Ino) -> Result<Vec<Ino>> {
-        let mut dirs = Vec::new();
-        let mut cursor = Cursor::Start;
-        while cursor != Cursor::End {
-            let (listed, next) = self.page(dir, &cursor, |_| false).await?;
-            let found = listed.iter().filter(|node| node.entry.kind == FileKind::Dir);
-            dirs.extend(found.map(|node| node.entry.ino));
-            cursor = next;
-        }
-        Ok(dirs)
     }
 }

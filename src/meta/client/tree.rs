@@ -1,14 +1,12 @@
 //! Paths: from the root to a node, and back.
 
-use super::Meta;
-use super::caller::Caller;
+use super::names::is_trash_name;
+use crate::meta::record::trash::TRASH_NAME;
+use super::{Caller, Meta};
 use crate::error::{Error, Result};
-use crate::meta::engine::{Cursor, Found, Key, Record};
+use crate::meta::engine::{Found, Key, Record};
 use crate::meta::record::Attr;
 use crate::meta::{Ino, Name};
-
-/// The name that stands for the trash in the volume's root, where it has no entry.
-const TRASH_NAME: &str = ".trash";
 
 impl Meta {
     /// The node at a path from the volume's own root, whatever this client's root is.
@@ -82,12 +80,10 @@ impl Meta {
             return Ok(vec![Name::new(TRASH_NAME)?]);
         }
         let mut names = Vec::new();
-        let mut cursor = Cursor::Start;
-        while cursor != Cursor::End {
-            let (listed, next) = self.page(dir, &cursor, |_| false).await?;
-            let found = listed.into_iter().filter(|node| node.entry.ino == ino);
-            names.extend(found.map(|node| node.name));
-            cursor = next;
+        let mut listing = self.list_real(dir, false);
+        while let Some(page) = listing.next().await? {
+            let found = page.into_iter().filter(|entry| entry.ino == ino);
+            names.extend(found.map(|entry| entry.name));
         }
         Ok(names)
     }
@@ -105,7 +101,7 @@ impl Meta {
     }
 
     async fn step(&self, dir: Ino, name: &Name) -> Result<Option<(Ino, Attr)>> {
-        if dir == Ino::ROOT && name.as_bytes() == TRASH_NAME.as_bytes() {
+        if is_trash_name(dir, name) {
             return Ok(self.attr_now(Ino::TRASH).await?.map(|attr| (Ino::TRASH, attr)));
         }
         match self.engine.read(&[Key::Lookup(dir, name.clone())]).await?.pop() {

@@ -1,4 +1,4 @@
-//! Walking the tree for those who count: page by page, many directories at once, outside of plans.
+//! Walking the tree for those who count: many directories at once, outside of plans.
 
 use std::future::Future;
 
@@ -6,22 +6,14 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
 use super::Meta;
+use super::listing::Listing;
 use crate::error::{Error, Result};
-use crate::meta::engine::{Cursor, Key, Record};
-use crate::meta::record::{Attr, Entry};
-use crate::meta::{Ino, Name};
+use crate::meta::Ino;
+use crate::meta::engine::{Key, Record};
+use crate::meta::record::{Attr, FileKind};
 
-/// Entries listed at a time.
-const PAGE: usize = 4096;
 /// Directories visited at once: the store is asked by others too.
 const AT_ONCE: usize = 16;
-
-/// An entry, and its node's attr if it was asked for and is there.
-pub(super) struct Listed {
-    pub name: Name,
-    pub entry: Entry,
-    pub attr: Option<Attr>,
-}
 
 /// Visits directories and those that each visit answers, until none is left.
 pub(super) async fn each_dir<V, F>(roots: Vec<Ino>, visit: V) -> Result<()>
@@ -46,26 +38,20 @@ where
 }
 
 impl Meta {
-    /// Some entries of a directory, with the attrs of those that `wants` one.
-    pub(super) async fn page(
-        &self,
-        dir: Ino,
-        cursor: &Cursor,
-        wants: impl Fn(&Entry) -> bool,
-    ) -> Result<(Vec<Listed>, Cursor)> {
-        let page = self.engine.list(dir, cursor, PAGE).await?;
-        let entries = page.entries.iter().map(|(_, entry)| entry);
-        let wanted: Vec<Ino> = entries.filter(|e| wants(e)).map(|entry| entry.ino).collect();
-        let mut attrs = self.attrs_now(&wanted).await?.into_iter();
-        let listed = page
-            .entries
-            .into_iter()
-            .map(|(name, entry)| {
-                let attr = if wants(&entry) { attrs.next().flatten() } else { None };
-                Listed { name, entry, attr }
-            })
-            .collect();
-        Ok((listed, page.next))
+    /// Lists a directory by its own inode number, whatever this client's root is.
+    pub(super) fn list_real(&self, dir: Ino, with_attrs: bool) -> Listing<'_> {
+        self.list(if dir == Ino::ROOT { Ino::NONE } else { dir }, with_attrs)
+    }
+
+    /// The directories in a directory.
+    pub(super) async fn dirs_in(&self, dir: Ino) -> Result<Vec<Ino>> {
+        let mut dirs = Vec::new();
+        let mut listing = self.list_real(dir, false);
+        while let Some(page) = listing.next().await? {
+            let found = page.iter().filter(|entry| entry.kind == FileKind::Dir);
+            dirs.extend(found.map(|entry| entry.ino));
+        }
+        Ok(dirs)
     }
 
     pub(super) async fn attr_now(&self, ino: Ino) -> Result<Option<Attr>> {

@@ -18,7 +18,8 @@ use super::log;
 use crate::error::{Error, Result};
 use crate::meta::engine::{Key, Record};
 use crate::meta::record::attr::flag;
-use crate::meta::record::{AclKind, AclRule, Attr, changelog};
+use crate::meta::record::changelog::LogOp;
+use crate::meta::record::{AclKind, AclRule, Attr};
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Operation, Plan};
 
 const SETGID: u16 = 0o2000;

@@ -73,4 +73,3 @@ impl LockRequest for SetFlock {
         vec![Self { kind, ..self.clone() }]
     }
 }
-

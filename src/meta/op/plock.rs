@@ -4,6 +4,7 @@ use super::claim::{self, Claim, Family, LockRequest, Tried};
 use super::log;
 use crate::error::Result;
 use crate::meta::engine::Change;
+use crate::meta::record::changelog::LogOp;
 use crate::meta::record::{LockKind, Plock, PlockRange, lock};
 use crate::meta::{Ino, Lane, LockOwner, MetaTxn, Operation, Plan, Sid};
 
@@ -99,8 +100,7 @@ impl LockRequest for SetPlock {
     }
 }
 
-impl SetPlock {
-}
+impl SetPlock {}
 
 /// The first range in the way of such a lock. The process behind it is only known if it is ours.
 #[derive(Debug)]

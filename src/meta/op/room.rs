@@ -44,14 +44,25 @@ pub async fn check(tx: &mut MetaTxn<'_>, wanted: Wanted, dirs: &[Ino]) -> Result
     Ok(())
 }
 
-/// Refuses if what moves from directory `from` to `to` is too much for a quota that it comes under
-/// by moving.
+/// As [`check`] for one more entry of a node that is already counted by volume: its owner needs
+/// an inode, the directory's quotas its space as well.
+pub async fn check_link(tx: &mut MetaTxn<'_>, wanted: Wanted, dir: Ino) -> Result<()> {
+    let Wanted { uid, gid, space, inodes } = wanted;
+    let facts = tx.facts();
+    let owners = [QuotaKey::User(uid), QuotaKey::Group(gid)];
+    if facts.setting().user_group_quota && facts.quotas.refuses(owners, 0, inodes) {
+        return Err(Error::QuotaExceeded);
+    }
+    check_dir(tx, dir, &[], space, inodes).await
+}
+
+/// Refuses with `QuotaExceeded` if a quota above `to` that is not above `from` lacks the room.
 pub async fn check_move(
     tx: &mut MetaTxn<'_>,
-    from: Ino,
-    to: Ino,
     space: i64,
     inodes: i64,
+    from: Ino,
+    to: Ino,
 ) -> Result<()> {
     if !limits_dirs(tx.facts()) {
         return Ok(());
@@ -108,16 +119,4 @@ async fn ancestors(tx: &mut MetaTxn<'_>, dir: Ino) -> Result<Vec<Ino>> {
             },
         }
     }
-}
-
-/// As [`check`] for one more name of a node that the volume counts already: its owners need an
-/// inode, the directory's quotas its space as well.
-pub async fn check_link(tx: &mut MetaTxn<'_>, wanted: Wanted, dir: Ino) -> Result<()> {
-    let Wanted { uid, gid, space, inodes } = wanted;
-    let facts = tx.facts();
-    let owners = [QuotaKey::User(uid), QuotaKey::Group(gid)];
-    if facts.setting().user_group_quota && facts.quotas.refuses(owners, 0, inodes) {
-        return Err(Error::QuotaExceeded);
-    }
-    check_dir(tx, dir, &[], space, inodes).await
 }

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use super::log;
 use crate::error::{Error, Result};
 use crate::meta::engine::{Change, Key};
-use crate::meta::record::{AclKind, changelog};
+use crate::meta::record::AclKind;
+use crate::meta::record::changelog::LogOp;
 use crate::meta::{Ino, Lane, MetaTxn, Name, Operation, Plan};
 
 /// Whether an attribute must be there already.

@@ -47,7 +47,7 @@ pub fn encode(slices: &[Slice]) -> Bytes {
 }
 
 pub fn decode(mut raw: &[u8]) -> Result<Vec<Slice>> {
-    if raw.len() % SLICE_LEN != 0 {
+    if !raw.len().is_multiple_of(SLICE_LEN) {
         return Err(Error::damaged("chunk", format!("{} bytes, not a multiple of 24", raw.len())));
     }
     let mut slices = Vec::with_capacity(raw.len() / SLICE_LEN);

@@ -25,7 +25,7 @@ pub fn encode(slices: &[SliceSize]) -> Bytes {
 }
 
 pub fn decode(mut raw: &[u8]) -> Result<Vec<SliceSize>> {
-    if raw.len() % ITEM_LEN != 0 {
+    if !raw.len().is_multiple_of(ITEM_LEN) {
         return Err(Error::damaged(
             "delayed slices",
             format!("{} bytes, not a multiple of 12", raw.len()),

@@ -78,7 +78,10 @@ mod tests {
         let info = SessionInfo { mount_point: "/<&>".into(), ..SessionInfo::default() };
         assert_eq!(
             String::from_utf8(info.encode().unwrap()).unwrap(),
-            r#"{"Version":"","HostName":"","MountPoint":"/\u003c\u0026\u003e","MountTime":"","ProcessID":0}"#
+            concat!(
+                r#"{"Version":"","HostName":"","MountPoint":"/\u003c\u0026\u003e","#,
+                r#""MountTime":"","ProcessID":0}"#
+            )
         );
     }
 

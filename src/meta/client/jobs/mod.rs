@@ -23,16 +23,19 @@ const LONGEST: Duration = Duration::from_secs(55 * 60);
 pub enum Job {
     /// Cleans up after clients that went away.
     StaleSessions,
+    /// Empties the trash of what is in it long enough.
+    Trash,
     /// Drops change log lines that are old or too many.
     ChangeLog,
 }
 
 impl Job {
-    pub const ALL: [Job; 2] = [Job::StaleSessions, Job::ChangeLog];
+    pub const ALL: [Job; 3] = [Job::StaleSessions, Job::Trash, Job::ChangeLog];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::StaleSessions => "stale sessions",
+            Self::Trash => "trash",
             Self::ChangeLog => "change log",
         }
     }
@@ -40,6 +43,7 @@ impl Job {
     fn period(self, heartbeat: Duration) -> Duration {
         match self {
             Self::StaleSessions => heartbeat,
+            Self::Trash => HOUR,
             Self::ChangeLog => Duration::from_secs(5 * 60),
         }
     }
@@ -48,6 +52,7 @@ impl Job {
     fn counter(self) -> Counter {
         match self {
             Self::StaleSessions => Counter::LastCleanupSessions,
+            Self::Trash => Counter::LastCleanupTrash,
             Self::ChangeLog => Counter::LastCleanupChangelog,
         }
     }
@@ -58,6 +63,7 @@ impl Meta {
     pub async fn run_job(&self, job: Job) -> Result<u64> {
         match job {
             Job::StaleSessions => self.clean_stale_sessions().await,
+            Job::Trash => self.clean_trash(Timestamp::now().sec).await,
             Job::ChangeLog => self.trim_change_log().await,
         }
     }

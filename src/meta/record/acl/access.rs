@@ -55,8 +55,8 @@ impl AclRule {
         (mode & SPECIAL | rule.mode(), Some(rule))
     }
 
-    /// Whether a caller may do all of `want` (rwx bits) with a node of these owners. The first class
-    /// that fits decides; among groups, any that grants is enough. Root is not treated specially.
+    /// Whether a caller may do all of `want` (rwx bits) with a node of these owners. The first
+    /// class that fits decides; among groups, any that grants is enough. Root is nobody special.
     pub fn permits(
         &self,
         uid: u32,
