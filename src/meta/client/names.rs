@@ -14,11 +14,10 @@ use crate::meta::op::rename::{Rename, RenameMode, Renamed};
 use crate::meta::op::rmdir::Rmdir;
 use crate::meta::op::setattr::{AttrSet, SetAttr};
 use crate::meta::op::unlink::Unlink;
+use crate::meta::record::trash::TRASH_NAME;
 use crate::meta::record::{Attr, FileKind};
 use crate::meta::{Ino, Name, Timestamp};
 
-/// The trash's name in the volume's root; it has no entry.
-pub const TRASH_NAME: &[u8] = b".trash";
 /// Longest target of a symlink.
 const MAX_TARGET: usize = 4096;
 /// How long the root may take to answer before it is made up: a dead server must not hang every
@@ -46,7 +45,7 @@ impl Meta {
             return Ok((Ino::TRASH, self.getattr(Ino::TRASH).await?));
         }
         let (ino, attr) = self.run(&Lookup { caller, dir, name }).await?;
-        self.facts.open.saw(ino, &attr);
+        self.saw(ino, &attr);
         Ok((ino, attr))
     }
 
@@ -65,7 +64,7 @@ impl Meta {
         } else {
             asked.await?
         };
-        self.facts.open.saw(ino, &attr);
+        self.saw(ino, &attr);
         Ok(attr)
     }
 
@@ -228,6 +227,14 @@ impl Meta {
         self.run(&op).await
     }
 
+    /// Takes note of an attr that was just read.
+    fn saw(&self, ino: Ino, attr: &Attr) {
+        self.facts.open.saw(ino, attr);
+        if attr.is_dir() && self.facts.quotas.has_dirs() {
+            self.facts.parents.saw(ino, attr);
+        }
+    }
+
     pub(super) fn refuse_writes(&self) -> Result<()> {
         if self.facts.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
@@ -257,7 +264,7 @@ impl Meta {
 
 /// `.trash` in the volume's root.
 pub(super) fn is_trash_name(dir: Ino, name: &Name) -> bool {
-    dir == Ino::ROOT && name.as_bytes() == TRASH_NAME
+    dir == Ino::ROOT && name.as_bytes() == TRASH_NAME.as_bytes()
 }
 
 /// The trash itself stays, and only root takes things out of it.

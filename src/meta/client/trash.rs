@@ -10,6 +10,7 @@ use crate::meta::engine::{Key, Record};
 use crate::meta::op::make::{Made, Make};
 use crate::meta::op::rename::RenameMode;
 use crate::meta::op::rmdir::Rmdir;
+use crate::meta::record::trash::Trashed;
 use crate::meta::record::{Counter, Entry, FileKind, trash};
 use crate::meta::{Ino, Name, Timestamp};
 
@@ -39,7 +40,7 @@ impl Meta {
         if skip_trash || dir.is_trash() || self.facts.setting().trash_days <= 0 {
             return Ok(None);
         }
-        let name = trash::hour_name(Timestamp::now().sec);
+        let name = trash::hour_name(Timestamp::now());
         let mut current = self.hour_dir.current.lock().await;
         if let Some((_, ino)) = current.as_ref().filter(|(known, _)| *known == name) {
             return Ok(Some(*ino));
@@ -132,7 +133,7 @@ impl Meta {
         let outcomes = stream::iter(entries).map(|kept| {
             let dirs = &dirs;
             async move {
-                let Some((parent, _, name)) = trash::parse_entry(&kept.name) else {
+                let Some(Trashed { parent, name, .. }) = Trashed::parse(&kept.name) else {
                     return Outcome::Failed;
                 };
                 if !put_back && !dirs.contains(&parent) {

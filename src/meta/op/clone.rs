@@ -4,7 +4,8 @@ use super::{access, log};
 use crate::error::{Error, Result};
 use crate::meta::engine::{Change, Key};
 use crate::meta::record::attr::{align4k, flag};
-use crate::meta::record::{Attr, CHUNK_SIZE, DirStat, FileKind, SliceSize, changelog};
+use crate::meta::record::changelog::LogOp;
+use crate::meta::record::{Attr, CHUNK_SIZE, DirStat, FileKind, SliceSize};
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Name, Operation, Plan, Timestamp};
 
 /// How clones differ from their sources.
@@ -190,17 +191,16 @@ impl CloneNodes<'_> {
             }
             _ => {}
         }
-        let (dir, mode) = (self.dir, self.mode);
-        log::log(
-            tx,
-            plan,
-            || {
-                let name = changelog::escape(source.name.as_bytes());
-                let (bits, umask, top) = (mode.bits(), mode.umask, self.top);
-                format!("CLONE({src},{dir},{name},{ino},{bits},{umask},{top}):{ino}")
-            },
-            tx.now(),
-        );
+        let line = LogOp::Clone {
+            source: src,
+            parent: self.dir,
+            name: &source.name,
+            ino,
+            mode: self.mode.bits(),
+            umask: self.mode.umask,
+            is_top: self.top,
+        };
+        log::log(tx, plan, line);
         Ok(())
     }
 }
@@ -291,9 +291,7 @@ impl Operation for Attach<'_> {
         plan.put_entry(self.dir, self.name, FileKind::Dir, self.ino);
         plan.push(Change::RemoveDetached(self.ino));
         plan.use_dir(self.dir, 0, 4096, 1);
-        let (ino, parent) = (self.ino, self.dir);
-        let name = self.name.as_bytes();
-        log::log(tx, &mut plan, || format!("ATTACH({ino},{parent},{})", changelog::escape(name)), tx.now());
+        log::log(tx, &mut plan, LogOp::Attach { ino: self.ino, parent: self.dir, name: self.name });
         Ok(plan)
     }
 }
@@ -322,6 +320,7 @@ impl Operation for DropDetached {
         plan.effects.moved.push(self.ino);
         plan.use_space(-4096, -1);
         plan.use_owner(node.uid, node.gid, -4096, -1);
+        log::log(tx, &mut plan, LogOp::Cleanup { ino: self.ino });
         Ok(plan)
     }
 }

@@ -4,7 +4,8 @@ use super::{access, dir_times, log, room};
 use crate::error::{Error, Result};
 use crate::meta::engine::{Change, Key};
 use crate::meta::record::attr::{align4k, flag};
-use crate::meta::record::{Attr, changelog};
+use crate::meta::record::Attr;
+use crate::meta::record::changelog::LogOp;
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Name, Operation, Plan};
 
 pub struct Link<'a> {
@@ -57,21 +58,21 @@ impl Operation for Link<'_> {
 
         let mut plan = Plan::new();
         plan.put_entry(self.dir, self.name, node.kind, self.ino);
-        let updated = dir_times::update(tx, &mut plan, self.dir, dir, false);
+        let touches_parent = dir_times::update(tx, &mut plan, self.dir, dir, false);
         plan.put_attr(self.ino, &node);
         if old_parent != Ino::NONE {
             plan.push(Change::AddParent { ino: self.ino, parent: old_parent, count: 1 });
         }
         plan.push(Change::AddParent { ino: self.ino, parent: self.dir, count: 1 });
         plan.use_dir(self.dir, node.length.cast_signed(), space, 1);
-        log::log(tx, &mut plan, || self.line(updated, node.nlink), tx.now());
+        let line = LogOp::Link {
+            ino: self.ino,
+            parent: self.dir,
+            name: self.name,
+            touches_parent,
+            nlink: node.nlink,
+        };
+        log::log(tx, &mut plan, line);
         Ok(plan.with(node))
-    }
-}
-
-impl Link<'_> {
-    fn line(&self, updated: bool, nlink: u32) -> String {
-        let name = changelog::escape(self.name.as_bytes());
-        format!("LINK({},{},{name},{updated}):{nlink}", self.ino, self.dir)
     }
 }

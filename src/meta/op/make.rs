@@ -6,7 +6,8 @@ use super::{access, acl, dir_times, log, room};
 use crate::error::{Error, Result};
 use crate::meta::engine::{Change, Key};
 use crate::meta::record::attr::flag;
-use crate::meta::record::{Attr, DirStat, FileKind, changelog};
+use crate::meta::record::changelog::LogOp;
+use crate::meta::record::{Attr, DirStat, FileKind};
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Name, Operation, Plan};
 
 const SETGID: u16 = 0o2000;
@@ -88,7 +89,7 @@ impl Operation for Make<'_> {
             plan.use_dir(self.dir, 0, 4096, 1);
             plan.use_owner(node.uid, node.gid, 4096, 1);
         }
-        log::log(tx, &mut plan, || self.line(updated), tx.now());
+        log::log(tx, &mut plan, self.line(updated));
         Ok(plan.with(Made::New(self.ino, node)))
     }
 }
@@ -124,18 +125,18 @@ impl Make<'_> {
         Ok(node)
     }
 
-    fn line(&self, updated: bool) -> String {
-        format!(
-            "CREATE({},{},{},{},{},{},{},{},linux,{updated}):{}",
-            self.dir,
-            changelog::escape(self.name.as_bytes()),
-            self.caller.uid,
-            self.caller.gid,
-            self.kind as u8,
-            self.mode & 0o7777,
-            self.umask,
-            changelog::escape(self.target),
-            self.ino
-        )
+    fn line(&self, touches_parent: bool) -> LogOp<'_> {
+        LogOp::Create {
+            parent: self.dir,
+            name: self.name,
+            uid: self.caller.uid,
+            gid: self.caller.gid,
+            kind: self.kind,
+            mode: self.mode & 0o7777,
+            umask: self.umask,
+            target: self.target,
+            touches_parent,
+            ino: self.ino,
+        }
     }
 }

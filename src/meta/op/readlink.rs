@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::meta::client::AtimeMode;
 use crate::meta::engine::Key;
 use crate::meta::record::FileKind;
+use crate::meta::record::changelog::LogOp;
 use crate::meta::{Ino, MetaTxn, Operation, Plan};
 
 pub struct Readlink {
@@ -35,7 +36,7 @@ impl Operation for Readlink {
         node.atime = tx.now();
         let mut plan = Plan::new();
         plan.put_attr(self.ino, &node);
-        log::log(tx, &mut plan, || format!("ACCESS({})", self.ino), tx.now());
+        log::log(tx, &mut plan, LogOp::Access { ino: self.ino });
         Ok(plan.with(target))
     }
 }

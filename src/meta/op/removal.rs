@@ -4,7 +4,8 @@
 use crate::error::Result;
 use crate::meta::engine::{Change, Found, Key, Record};
 use crate::meta::record::attr::flag;
-use crate::meta::record::{Attr, FileKind, trash};
+use crate::meta::record::trash::Trashed;
+use crate::meta::record::{Attr, FileKind};
 use crate::meta::{Ino, MetaTxn, Name, Plan};
 
 /// What became of the node.
@@ -70,7 +71,8 @@ async fn hour_for(
         return Ok(None);
     }
     if node.nlink > 1 {
-        let taken = tx.peek(Key::Entry(hour, trash::entry_name(dir, ino, name))).await?;
+        let trashed = Trashed { parent: dir, ino, name: name.clone() };
+        let taken = tx.peek(Key::Entry(hour, trashed.entry_name())).await?;
         if taken != Record::Entry(None) {
             return Ok(None);
         }
@@ -94,7 +96,8 @@ fn keep_in_trash<T>(
         node.parent = hour;
     }
     plan.put_attr(ino, &node);
-    plan.put_entry(hour, &trash::entry_name(dir, ino, name), found.entry.kind, ino);
+    let trashed = Trashed { parent: dir, ino, name: name.clone() };
+    plan.put_entry(hour, &trashed.entry_name(), found.entry.kind, ino);
     let length = if node.is_file() { node.length.cast_signed() } else { 0 };
     plan.use_dir(hour, length, node.space(), 1);
 }

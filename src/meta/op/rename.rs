@@ -6,7 +6,8 @@ use super::{access, dir_times, log, room};
 use crate::error::{Error, Result};
 use crate::meta::engine::{Change, Found, Key};
 use crate::meta::record::attr::flag;
-use crate::meta::record::{Attr, changelog};
+use crate::meta::record::changelog::LogOp;
+use crate::meta::record::{Attr, FileKind};
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Name, Operation, Plan};
 
 /// What happens if the new name is taken.
@@ -102,7 +103,7 @@ impl Rename<'_> {
         let ((src, _), (dst, _)) = (self.from, self.to);
         match taken {
             Some(_) if self.is_exchange() => {}
-            Some(taken) => match (node.is_dir(), taken.entry.kind == crate::meta::record::FileKind::Dir) {
+            Some(taken) => match (node.is_dir(), taken.entry.kind == FileKind::Dir) {
                 (true, false) => return Err(Error::NotDirectory),
                 (false, true) => return Err(Error::IsDirectory),
                 _ => {}
@@ -143,21 +144,15 @@ impl Rename<'_> {
         Ok(())
     }
 
-    fn line(&self, replaced: Option<Ino>, hour: Option<Ino>, ino: Ino) -> String {
-        let ((src, old), (dst, new)) = (self.from, self.to);
+    fn line(&self, replaced: Option<Ino>, hour: Option<Ino>, ino: Ino) -> LogOp<'_> {
         let flags = match self.mode {
             RenameMode::Replace => 0,
             RenameMode::NoReplace => 1,
             RenameMode::Exchange => 2,
             RenameMode::Restore => 33,
         };
-        format!(
-            "MOVE({src},{},{dst},{},{flags},{},{}):{ino}",
-            changelog::escape(old.as_bytes()),
-            changelog::escape(new.as_bytes()),
-            replaced.unwrap_or(Ino::NONE),
-            hour.unwrap_or(Ino::NONE)
-        )
+        let (replaced, trash) = (replaced.unwrap_or(Ino::NONE), hour.unwrap_or(Ino::NONE));
+        LogOp::Move { from: self.from, to: self.to, flags, replaced, trash, ino }
     }
 
     /// Usage that moves along with a node beyond its own entry.
@@ -203,7 +198,7 @@ impl Move<'_> {
 
         if src != dst {
             let (space, inodes) = op.below(ino);
-            room::check_move(tx, self.node.space() + space, 1 + inodes, src, dst).await?;
+            room::check_move(tx, src, dst, self.node.space() + space, 1 + inodes).await?;
             self.charge(&mut plan, &self.node, ino, src, dst);
             if self.node.is_dir() {
                 src_links -= 1;
@@ -228,7 +223,7 @@ impl Move<'_> {
             plan.effects.moved.push(ino);
         }
         let other = self.taken.as_ref().map(|taken| taken.entry.ino);
-        log::log(tx, &mut plan, || op.line(other, hour, ino), tx.now());
+        log::log(tx, &mut plan, op.line(other, hour, ino));
         Ok(plan.with(Renamed { ino, attr: Some(self.node), other }))
     }
 
@@ -272,7 +267,7 @@ impl Move<'_> {
             let length = if other.is_file() { other.length.cast_signed() } else { 0 };
             plan.use_dir(dst, -length, -other.space(), -1);
         }
-        if taken.entry.kind != crate::meta::record::FileKind::Dir {
+        if taken.entry.kind != FileKind::Dir {
             return Ok(remove_link(tx, plan, self.op.to, taken, self.op.hour).await?.trash);
         }
         *dst_links -= 1;

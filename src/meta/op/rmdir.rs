@@ -4,7 +4,9 @@ use super::{access, log};
 use crate::error::{Error, Result};
 use crate::meta::engine::{Change, Key};
 use crate::meta::record::attr::flag;
-use crate::meta::record::{Attr, FileKind, changelog, trash};
+use crate::meta::record::changelog::LogOp;
+use crate::meta::record::trash::Trashed;
+use crate::meta::record::{Attr, FileKind};
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Name, Operation, Plan};
 
 pub struct Rmdir<'a> {
@@ -53,15 +55,9 @@ impl Operation for Rmdir<'_> {
         plan.push(Change::RemoveDirStat(ino));
         plan.push(Change::RemoveDirQuota(ino));
         plan.use_dir(self.dir, 0, -4096, -1);
-        log::log(tx, &mut plan, || self.line(hour, ino), tx.now());
+        let trash = hour.unwrap_or(Ino::NONE);
+        log::log(tx, &mut plan, LogOp::Rmdir { parent: self.dir, name: self.name, trash, ino });
         Ok(plan.with(ino))
-    }
-}
-
-impl Rmdir<'_> {
-    fn line(&self, hour: Option<Ino>, ino: Ino) -> String {
-        let name = changelog::escape(self.name.as_bytes());
-        format!("RMDIR({},{name},{}):{ino}", self.dir, hour.unwrap_or(Ino::NONE))
     }
 }
 
@@ -81,7 +77,8 @@ pub(super) fn drop_dir<T>(
     if let Some(hour) = hour {
         let kept = Attr { ctime: tx.now(), parent: hour, ..node.clone() };
         plan.put_attr(ino, &kept);
-        plan.put_entry(hour, &trash::entry_name(dir, ino, name), FileKind::Dir, ino);
+        let trashed = Trashed { parent: dir, ino, name: name.clone() };
+        plan.put_entry(hour, &trashed.entry_name(), FileKind::Dir, ino);
         plan.use_dir(hour, 0, 4096, 1);
     } else {
         plan.push(Change::RemoveAttr(ino));

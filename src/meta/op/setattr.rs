@@ -2,6 +2,7 @@
 
 use super::{access, acl, log};
 use crate::error::{Error, Result};
+use crate::meta::record::changelog::LogOp;
 use crate::meta::record::{Attr, FileKind};
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Operation, Plan, Timestamp};
 
@@ -69,7 +70,8 @@ impl Operation for SetAttr<'_> {
             plan.use_owner(before.uid, before.gid, -space, -inodes);
             plan.use_owner(node.uid, node.gid, space, inodes);
         }
-        log::log(tx, &mut plan, || self.line(&node), tx.now());
+        let line = LogOp::SetAttr { ino: self.ino, set: self.set.bits(), clear_mode: 0, attr: &node };
+        log::log(tx, &mut plan, line);
         Ok(plan.with(node))
     }
 }
@@ -183,25 +185,6 @@ impl SetAttr<'_> {
             access::permits(tx, self.caller, before, access::WRITE).await?;
         }
         Ok(wanted)
-    }
-
-    fn line(&self, node: &Attr) -> String {
-        format!(
-            "SETATTR({},{},0,{},{},{},{},{},{},{},{},{},{},{})",
-            self.ino,
-            self.set.bits(),
-            node.uid,
-            node.gid,
-            node.mode,
-            node.flags,
-            node.atime.sec,
-            node.mtime.sec,
-            node.atime.nsec,
-            node.mtime.nsec,
-            node.ctime.sec,
-            node.ctime.nsec,
-            node.access_acl
-        )
     }
 }
 

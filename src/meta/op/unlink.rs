@@ -1,11 +1,12 @@
 //! Unlink: a name that is no directory goes.
 
-use super::removal::{Removed, remove_link};
+use super::removal::remove_link;
 use super::{access, dir_times, log};
 use crate::error::{Error, Result};
 use crate::meta::engine::Key;
-use crate::meta::record::changelog;
+use crate::meta::record::FileKind;
 use crate::meta::record::attr::flag;
+use crate::meta::record::changelog::LogOp;
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Name, Operation, Plan};
 
 pub struct Unlink<'a> {
@@ -28,7 +29,7 @@ impl Operation for Unlink<'_> {
         tx.prefetch(&[Key::Attr(self.dir), Key::Lookup(self.dir, self.name.clone())]).await?;
         let dir = tx.dir(self.dir).await?;
         let found = tx.lookup(self.dir, self.name).await?.ok_or(Error::NotFound)?;
-        if found.entry.kind == crate::meta::record::FileKind::Dir {
+        if found.entry.kind == FileKind::Dir {
             return Err(Error::NotPermitted);
         }
         access::permits(tx, self.caller, &dir, access::WRITE | access::EXEC).await?;
@@ -40,7 +41,7 @@ impl Operation for Unlink<'_> {
 
         let mut plan = Plan::new();
         plan.remove_entry(self.dir, self.name);
-        let updated =
+        let touches_parent =
             !self.dir.is_trash() && dir_times::update(tx, &mut plan, self.dir, dir, false);
         let removed =
             remove_link(tx, &mut plan, (self.dir, self.name), &found, self.hour).await?;
@@ -49,19 +50,15 @@ impl Operation for Unlink<'_> {
             plan.use_dir(self.dir, -length, -node.space(), -1);
         }
         let ino = found.entry.ino;
-        log::log(tx, &mut plan, || self.line(removed, updated, ino), tx.now());
+        let line = LogOp::Unlink {
+            parent: self.dir,
+            name: self.name,
+            trash: removed.trash.unwrap_or(Ino::NONE),
+            opened: removed.open,
+            touches_parent,
+            ino,
+        };
+        log::log(tx, &mut plan, line);
         Ok(plan.with(ino))
-    }
-}
-
-impl Unlink<'_> {
-    fn line(&self, removed: Removed, updated: bool, ino: Ino) -> String {
-        format!(
-            "UNLINK({},{},{},{},{updated}):{ino}",
-            self.dir,
-            changelog::escape(self.name.as_bytes()),
-            removed.trash.unwrap_or(Ino::NONE),
-            removed.open
-        )
     }
 }

@@ -5,7 +5,8 @@ use super::{access, dir_times, log};
 use crate::error::{Error, Result};
 use crate::meta::engine::Key;
 use crate::meta::record::attr::flag;
-use crate::meta::record::{FileKind, changelog};
+use crate::meta::record::FileKind;
+use crate::meta::record::changelog::LogOp;
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Name, Operation, Plan};
 
 pub struct UnlinkMany<'a> {
@@ -49,24 +50,20 @@ impl Operation for UnlinkMany<'_> {
             }
             plan.remove_entry(self.dir, name);
             remove_link(tx, &mut plan, (self.dir, name), &found, self.hour).await?;
-            removed.push((name, *ino));
+            removed.push((name.clone(), *ino));
         }
         if removed.is_empty() {
             return Ok(plan.with(0));
         }
-        let updated =
+        let touches_parent =
             !self.dir.is_trash() && dir_times::update(tx, &mut plan, self.dir, dir, false);
-        log::log(tx, &mut plan, || self.line(&removed, updated), tx.now());
+        let line = LogOp::UnlinkBatch {
+            parent: self.dir,
+            removed: &removed,
+            trash: self.hour.unwrap_or(Ino::NONE),
+            touches_parent,
+        };
+        log::log(tx, &mut plan, line);
         Ok(plan.with(removed.len() as u64))
-    }
-}
-
-impl UnlinkMany<'_> {
-    fn line(&self, removed: &[(&Name, Ino)], updated: bool) -> String {
-        let names: Vec<String> =
-            removed.iter().map(|(name, _)| changelog::escape(name.as_bytes())).collect();
-        let inos: Vec<String> = removed.iter().map(|(_, ino)| ino.to_string()).collect();
-        let hour = self.hour.unwrap_or(Ino::NONE);
-        format!("UNLINKBATCH({},{},{hour},{updated}):{}", self.dir, names.join(","), inos.join(","))
     }
 }
