@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::client::Facts;
 use super::engine::{Change, CommitError, Found, Key, Record, Txn};
-use super::record::{Attr, Entry, Flock, Plock, Slice};
-use super::{Ino, Name, Sid, SliceId};
+use super::record::{AclRule, Attr, Entry, Flock, Plock, Slice};
+use super::{Ino, Name, Sid, SliceId, Timestamp};
 use crate::error::{Error, Result};
 
 /// What an operation plans with. Every read is a guard, and is read from the store once.
@@ -15,11 +15,19 @@ pub struct MetaTxn<'a> {
     raw: Box<dyn Txn>,
     facts: &'a Facts,
     seen: HashMap<Key, Record>,
+    now: Timestamp,
+    wanted_rule: Option<AclRule>,
 }
 
 impl<'a> MetaTxn<'a> {
     pub fn new(raw: Box<dyn Txn>, facts: &'a Facts) -> Self {
-        Self { raw, facts, seen: HashMap::new() }
+        let now = Timestamp::now();
+        Self { raw, facts, seen: HashMap::new(), now, wanted_rule: None }
+    }
+
+    /// The time of everything this attempt writes.
+    pub fn now(&self) -> Timestamp {
+        self.now
     }
 
     /// What planning may know besides records.
@@ -161,6 +169,17 @@ impl<'a> MetaTxn<'a> {
         }
         let mut records = self.raw.peek(&[key]).await?;
         records.pop().ok_or_else(|| Error::damaged("answer", "empty"))
+    }
+
+    /// Notes a rule that must be stored before this operation can be planned. The error ends the
+    /// plan; the run loop drops it, stores the rule and plans again.
+    pub(super) fn want_rule(&mut self, rule: AclRule) -> Error {
+        self.wanted_rule = Some(rule);
+        Error::Contended("an ACL rule")
+    }
+
+    pub(super) fn take_wanted_rule(&mut self) -> Option<AclRule> {
+        self.wanted_rule.take()
     }
 
     pub(super) async fn commit(&mut self, changes: &[Change]) -> Result<Vec<i64>, CommitError> {

@@ -2,13 +2,19 @@
 
 use std::sync::Arc;
 
-use super::Engine;
+use super::{Engine, kv};
 use crate::error::{Error, Result};
 
 /// Opens the store that `url` names.
 pub async fn connect(url: &str) -> Result<Arc<dyn Engine>> {
-    let scheme = url.split_once("://").map_or("redis", |(scheme, _)| scheme);
-    Err(Error::bad_input(format!("metadata address {}: unknown scheme {scheme:?}", masked(url))))
+    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
+    match scheme {
+        "memkv" => Ok(Arc::new(kv::memory(rest))),
+        _ => Err(Error::bad_input(format!(
+            "metadata address {}: unknown scheme {scheme:?}",
+            masked(url)
+        ))),
+    }
 }
 
 /// The address with its password replaced by `****`.
