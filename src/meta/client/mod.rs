@@ -20,6 +20,7 @@ mod life;
 mod listing;
 mod locks;
 mod log;
+mod moves;
 mod names;
 mod open;
 mod open_files;
