@@ -1,6 +1,6 @@
 //! Volumes to test on: one per test, on each engine, with as many clients as the test wants.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(dead_code, unused_macros, unused_imports, reason = "each test program uses a part of it")]
 
 use std::sync::Arc;
 use std::time::Duration;
