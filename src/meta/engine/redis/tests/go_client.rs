@@ -1,0 +1,1 @@
+//! The Go client's records, read; ours, read by it.
