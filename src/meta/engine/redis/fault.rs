@@ -58,6 +58,8 @@ impl Fault {
 
     pub fn advice(&self) -> Advice {
         match self.code.as_str() {
+            // ASK and TRYAGAIN: our slot is on its way to another node, with some keys here and some
+            // there. What touches several keys has to wait until all have arrived.
             "LOADING" | "CLUSTERDOWN" | "TRYAGAIN" | "ASK" | "BUSY" => Advice::Wait,
             "MOVED" | "READONLY" | "MASTERDOWN" => Advice::Move,
             "NOSCRIPT" => Advice::Reload,

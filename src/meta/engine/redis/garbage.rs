@@ -1,5 +1,7 @@
 //! Garbage: what waits to be deleted.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 
 use super::super::{DelayedSlices, DeletedFile};
@@ -100,14 +102,14 @@ impl RedisEngine {
 
     pub(super) async fn delayed(&self, before: i64, limit: usize) -> Result<Vec<DelayedSlices>> {
         let key = self.names.delayed();
-        let mut found: Vec<DelayedSlices> = Vec::new();
+        let (mut found, mut seen) = (Vec::new(), HashSet::new());
         let mut cursor = 0;
         while found.len() < limit {
             let (next, pairs) = self.scan_hash(&key, cursor).await?;
             for (field, raw) in pairs {
                 let (id, at) =
                     names::parse_delayed_field(&field).ok_or_else(|| odd(&key, &field))?;
-                if at <= before && !found.iter().any(|list| list.id == id && list.at == at) {
+                if at <= before && seen.insert((id, at)) {
                     let slices = reply::at(&key, delayed::decode(&raw))?;
                     found.push(DelayedSlices { id, at, slices });
                 }

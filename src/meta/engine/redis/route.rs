@@ -3,6 +3,10 @@
 //! All keys of a volume lie on one server: alone, behind sentinels, or as the one slot of a cluster
 //! that the prefix `{db}` selects. So one link is enough, and only the finding differs.
 
+use std::sync::{Mutex, PoisonError};
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use redis::{Cmd, Value};
 
 use super::address::{Address, Endpoint, Topology};
@@ -11,22 +15,51 @@ use super::link::{Dialer, Link};
 use super::reply;
 use crate::error::{Error, Result};
 
-/// Connects to the server in charge.
-pub(super) async fn open(dialer: &Dialer, address: &Address, prefix: &str) -> Result<Link> {
-    match &address.topology {
-        Topology::Single(endpoint) => dialer.dial(endpoint, &address.login).await,
+/// Connects to the server in charge. Cluster nodes that others tell of are added to `known`, so
+/// that the cluster is found again when those of the address are gone.
+pub(super) async fn open(
+    dialer: &Dialer,
+    address: &Address,
+    prefix: &str,
+    known: &Mutex<Vec<Endpoint>>,
+) -> Result<Link> {
+    let endpoint = match &address.topology {
+        Topology::Single(endpoint) => endpoint.clone(),
         Topology::Sentinel { master, sentinels } => {
-            let endpoint = ask_sentinels(dialer, address, master, sentinels).await?;
-            dialer.dial(&endpoint, &address.login).await
+            let asks = sentinels.iter().map(|it| ask_sentinel(dialer, address, master, it));
+            first_answer(asks, &address.place).await?
         }
         Topology::Cluster(nodes) => {
-            let (endpoint, link) = ask_nodes(dialer, address, prefix, nodes).await?;
-            if link.endpoint == endpoint {
-                return Ok(link);
+            let mut all = nodes.clone();
+            let told = known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            all.extend(told.into_iter().filter(|node| !nodes.contains(node)));
+            let asks = all.iter().map(|node| ask_node(dialer, address, prefix, node));
+            let found = first_answer(asks, &address.place).await?;
+            *known.lock().unwrap_or_else(PoisonError::into_inner) = found.nodes;
+            if found.link.endpoint == found.owner {
+                return Ok(found.link);
             }
-            dialer.dial(&endpoint, &address.login).await
+            found.owner
+        }
+    };
+    dialer.dial(&endpoint, &address.login).await
+}
+
+/// Asks all at once and takes the first answer; without any, the failure that says most.
+async fn first_answer<T>(
+    asks: impl IntoIterator<Item = impl Future<Output = Result<T>>>,
+    place: &str,
+) -> Result<T> {
+    let mut asks: FuturesUnordered<_> = asks.into_iter().collect();
+    let mut failure = unreachable(place, "the address names no server to ask");
+    while let Some(answer) = asks.next().await {
+        match answer {
+            Ok(answer) => return Ok(answer),
+            Err(error) if matches!(failure, Error::Unreachable { .. }) => failure = error,
+            Err(_) => {}
         }
     }
+    Err(failure)
 }
 
 /// Whether the server belongs to a cluster.
@@ -47,92 +80,97 @@ pub(super) async fn is_cluster(place: &str, link: &Link) -> Result<bool> {
     }
 }
 
-async fn ask_sentinels(
+async fn ask_sentinel(
     dialer: &Dialer,
     address: &Address,
     master: &str,
-    sentinels: &[Endpoint],
+    sentinel: &Endpoint,
 ) -> Result<Endpoint> {
-    let mut failure = unreachable(&address.place, "no sentinel is named");
-    for sentinel in sentinels {
-        let answer = async {
-            let link = dialer.dial(sentinel, &address.sentinel_login).await?;
-            let mut question = redis::cmd("SENTINEL");
-            question.arg("get-master-addr-by-name").arg(master);
-            let value = ask(&link, question).await.map_err(|e| e.at(&address.place, sentinel))?;
-            let parts = reply::list(value, "sentinel")?;
-            match parts.as_slice() {
-                [Some(host), Some(port)] => tcp(host, port),
-                _ => Err(engine(
-                    &address.place,
-                    format!("sentinel {sentinel} knows no master {master:?}"),
-                )),
-            }
-        };
-        match answer.await {
-            Ok(endpoint) => return Ok(endpoint),
-            Err(error) => failure = error,
+    let link = dialer.dial(sentinel, &address.sentinel_login).await?;
+    let mut question = redis::cmd("SENTINEL");
+    question.arg("get-master-addr-by-name").arg(master);
+    let answer = async {
+        let value = ask(&link, question).await.map_err(|e| e.at(&address.place, sentinel))?;
+        reply::list(value, "sentinel")
+    };
+    match dialer.in_time(&link, answer).await?.as_slice() {
+        [Some(host), Some(port)] => tcp(host, port),
+        _ => {
+            let cause = format!("sentinel {sentinel} knows no master {master:?}");
+            Err(engine(&address.place, cause))
         }
     }
-    Err(failure)
 }
 
-/// The node that serves our slot, and the link to the node that said so.
-async fn ask_nodes(
+/// What a cluster node says.
+struct Told {
+    /// Who serves our slot.
+    owner: Endpoint,
+    /// All nodes.
+    nodes: Vec<Endpoint>,
+    /// The link to the node that said so.
+    link: Link,
+}
+
+async fn ask_node(
     dialer: &Dialer,
     address: &Address,
     prefix: &str,
-    nodes: &[Endpoint],
-) -> Result<(Endpoint, Link)> {
-    let mut failure = unreachable(&address.place, "no cluster node is named");
-    for node in nodes {
-        let answer = async {
-            let link = dialer.dial(node, &address.login).await?;
-            let trouble = |e: Trouble| e.at(&address.place, node);
-            let mut question = redis::cmd("CLUSTER");
-            question.arg("KEYSLOT").arg(prefix);
-            let slot = ask(&link, question).await.map_err(trouble)?;
-            let mut question = redis::cmd("CLUSTER");
-            question.arg("SLOTS");
-            let slots = ask(&link, question).await.map_err(trouble)?;
-            match (&slot, owner(&slot, slots, node)) {
-                (_, Some(endpoint)) => Ok((endpoint, link)),
-                (slot, None) => Err(unreachable(
-                    &address.place,
-                    format!("{node} knows no server for slot {slot:?}"),
-                )),
-            }
-        };
-        match answer.await {
-            Ok(found) => return Ok(found),
-            Err(error) => failure = error,
+    node: &Endpoint,
+) -> Result<Told> {
+    let link = dialer.dial(node, &address.login).await?;
+    let mut pipe = redis::pipe();
+    pipe.cmd("CLUSTER").arg("KEYSLOT").arg(prefix);
+    pipe.cmd("CLUSTER").arg("SLOTS");
+    let answer = async {
+        let values = link
+            .exchange(&pipe)
+            .await
+            .map_err(|silence| Trouble::Silence(silence.cause()).at(&address.place, node))?;
+        match values.iter().find_map(Fault::of) {
+            Some(fault) => Err(fault.into_refusal(&address.place)),
+            None => Ok(values),
         }
+    };
+    let values = dialer.in_time(&link, answer).await?;
+    let (owner, nodes) = read_slots(&values, node);
+    match owner {
+        Some(owner) => Ok(Told { owner, nodes, link }),
+        None => Err(unreachable(&address.place, format!("{node} knows no server for {prefix}"))),
     }
-    Err(failure)
 }
 
-/// Reads CLUSTER SLOTS: ranges, each with its master first. A node that does not know its own
-/// address leaves the host empty.
-fn owner(slot: &Value, slots: Value, asked: &Endpoint) -> Option<Endpoint> {
-    let (Value::Int(slot), Value::Array(ranges)) = (slot, slots) else { return None };
+/// Reads a slot and CLUSTER SLOTS: ranges, each with its master first and then its replicas.
+fn read_slots(values: &[Value], asked: &Endpoint) -> (Option<Endpoint>, Vec<Endpoint>) {
+    let (mut owner, mut nodes) = (None, Vec::new());
+    let [Value::Int(slot), Value::Array(ranges)] = values else { return (owner, nodes) };
     for range in ranges {
         let Value::Array(parts) = range else { continue };
-        let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = parts.as_slice()
-        else {
+        let [Value::Int(first), Value::Int(last), servers @ ..] = parts.as_slice() else {
             continue;
         };
-        if !(*first..=*last).contains(slot) {
-            continue;
+        let servers: Vec<Endpoint> =
+            servers.iter().filter_map(|server| read_node(server, asked)).collect();
+        if (*first..=*last).contains(slot) {
+            owner = servers.first().cloned();
         }
-        let [host, Value::Int(port), ..] = master.as_slice() else { return None };
-        let host = reply::bytes(host.clone(), "cluster node").ok()?.unwrap_or_default();
-        let port = u16::try_from(*port).ok()?;
-        return match (host.is_empty(), asked) {
-            (true, Endpoint::Tcp { host, .. }) => Some(Endpoint::Tcp { host: host.clone(), port }),
-            _ => Some(Endpoint::Tcp { host: String::from_utf8(host.to_vec()).ok()?, port }),
-        };
+        nodes.extend(servers);
     }
-    None
+    nodes.sort();
+    nodes.dedup();
+    (owner, nodes)
+}
+
+/// A node that does not know its own address leaves the host empty.
+fn read_node(node: &Value, asked: &Endpoint) -> Option<Endpoint> {
+    let Value::Array(parts) = node else { return None };
+    let [host, Value::Int(port), ..] = parts.as_slice() else { return None };
+    let host = reply::bytes(host.clone(), "cluster node").ok()?.unwrap_or_default();
+    let host = match asked {
+        Endpoint::Tcp { host: asked, .. } if host.is_empty() => asked.clone(),
+        _ => String::from_utf8(host.to_vec()).ok()?,
+    };
+    Some(Endpoint::Tcp { host, port: u16::try_from(*port).ok()? })
 }
 
 fn tcp(host: &[u8], port: &[u8]) -> Result<Endpoint> {

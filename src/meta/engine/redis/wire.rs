@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 use redis::{Cmd, Pipeline, Value};
 
-use super::address::{Address, Topology};
+use super::address::{Address, Endpoint, Topology};
 use super::fault::{Advice, Fault, unreachable};
 use super::link::{Dialer, Link, Silence};
 use super::reply::Replies;
@@ -51,6 +51,8 @@ pub(super) struct Wire {
     address: Address,
     dialer: Dialer,
     prefix: String,
+    /// Cluster nodes that others told of.
+    known: Mutex<Vec<Endpoint>>,
     current: Mutex<Option<Arc<Link>>>,
     /// Held while dialing; remembers the last failure, so that all who waited for it share it.
     dialing: tokio::sync::Mutex<Option<(Instant, Error)>>,
@@ -89,6 +91,7 @@ impl Wire {
             address,
             dialer,
             prefix,
+            known: Mutex::new(Vec::new()),
             current: Mutex::new(None),
             dialing: tokio::sync::Mutex::new(None),
             round_trips: AtomicU64::new(0),
@@ -96,7 +99,7 @@ impl Wire {
         };
         let link = match first {
             Some(link) => link,
-            None => route::open(&wire.dialer, &wire.address, &wire.prefix).await?,
+            None => wire.find().await?,
         };
         wire.prepare(&link).await?;
         wire.dialer.in_time(&link, greeting::check_server(&wire.place, &link)).await?;
@@ -265,9 +268,13 @@ impl Wire {
     }
 
     async fn dial(&self) -> Result<Link> {
-        let link = route::open(&self.dialer, &self.address, &self.prefix).await?;
+        let link = self.find().await?;
         self.prepare(&link).await?;
         Ok(link)
+    }
+
+    async fn find(&self) -> Result<Link> {
+        route::open(&self.dialer, &self.address, &self.prefix, &self.known).await
     }
 
     /// Only the prefix knows of the database in a cluster.

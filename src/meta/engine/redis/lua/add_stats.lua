@@ -4,8 +4,8 @@ local bad = {}
 for i = 1, #ARGV, 4 do
   local dir, good = ARGV[i], true
   for hash = 1, 3 do
-    local old = redis.call('HGET', KEYS[hash], dir)
-    if not old or tonumber(old) + tonumber(ARGV[i + hash]) < 0 then good = false end
+    local old = tonumber(redis.call('HGET', KEYS[hash], dir) or '')
+    if not old or old + tonumber(ARGV[i + hash]) < 0 then good = false end
   end
   if good then
     for hash = 1, 3 do

@@ -155,8 +155,8 @@ async fn a_single_cluster_node_is_recognized_and_keys_get_the_prefix() {
 
 #[tokio::test]
 async fn the_node_that_serves_the_slot_is_found_and_found_again_when_it_moves() {
-    let one = Server::start_with(&["--cluster-enabled", "yes"]);
-    let two = Server::start_with(&["--cluster-enabled", "yes"]);
+    let options = ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no"];
+    let (mut one, two) = (Server::start_with(&options), Server::start_with(&options));
     let slot = one.run::<i64>(&["CLUSTER", "KEYSLOT", "{1}"]);
     one.run::<()>(&["CLUSTER", "MEET", "127.0.0.1", &two.port.to_string()]);
     one.run::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
@@ -181,6 +181,14 @@ async fn the_node_that_serves_the_slot_is_found_and_found_again_when_it_moves() 
     }
     works(&engine).await;
     assert_eq!(two.keys(), ["{1}d1", "{1}i5"]);
+
+    // A node that the address does not name is remembered.
+    let engine = connect(&one.url(), &|_| None).await.unwrap();
+    works(&engine).await;
+    one.stop();
+    two.run::<i64>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    works(&engine).await;
 }
 
 #[tokio::test]
