@@ -14,7 +14,7 @@ pub mod sqlite;
 
 use async_trait::async_trait;
 
-pub use address::{connect, masked};
+pub use address::{Env, connect, connect_with, masked};
 pub use change::Change;
 pub use key::{Found, Key, Record};
 
