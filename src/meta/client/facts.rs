@@ -6,7 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::acls::AclCache;
 use super::open_files::OpenFiles;
 use super::options::Options;
+use super::parents::Parents;
 use super::quotas::Quotas;
+use super::usage::Usage;
 use crate::meta::record::Setting;
 use crate::meta::{Ino, Sid};
 
@@ -16,6 +18,8 @@ pub struct Facts {
     pub open: OpenFiles,
     pub acls: AclCache,
     pub quotas: Quotas,
+    pub usage: Usage,
+    pub parents: Parents,
     setting: RwLock<Arc<Setting>>,
     sid: AtomicU64,
     root: AtomicU64,
@@ -28,6 +32,8 @@ impl Facts {
             open: OpenFiles::new(options.open_cache, options.open_cache_limit),
             acls: AclCache::default(),
             quotas: Quotas::default(),
+            usage: Usage::default(),
+            parents: Parents::default(),
             options,
             setting: RwLock::default(),
             sid: AtomicU64::new(0),

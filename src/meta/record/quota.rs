@@ -33,10 +33,17 @@ pub struct Quota {
 }
 
 impl Quota {
+    /// How a record says that nothing is limited; of a directory, that it has no quota.
+    pub const UNLIMITED: Self =
+        Self { max_space: -1, max_inodes: -1, used_space: 0, used_inodes: 0 };
     /// Length of the limits alone.
     pub const LIMITS_LEN: usize = 16;
     /// Length of the whole record.
     pub const LEN: usize = 32;
+
+    pub fn is_limited(&self) -> bool {
+        self.max_space > 0 || self.max_inodes > 0
+    }
 
     /// A record that only counts usage: its limits are the marks of "never set" or "removed".
     pub fn is_unset(&self) -> bool {

@@ -7,7 +7,7 @@ use super::store::{KvStore, Pair, Scan};
 use super::values;
 use crate::error::{Error, Result};
 use crate::meta::engine::{Found, Key, Record};
-use crate::meta::record::{AclRule, Attr, DirStat, Entry, Quota, chunk};
+use crate::meta::record::{AclRule, Attr, DirStat, Entry, Quota, chunk, delayed};
 use crate::meta::{Ino, Name};
 
 /// Where values come from: the store itself, or a transaction that remembers what it answered.
@@ -71,7 +71,7 @@ async fn look_behind(source: &mut impl Source, records: &mut [Record]) -> Result
 /// The stored key behind a key that is one value.
 fn point(key: &Key) -> Option<Vec<u8>> {
     let stored = match key {
-        Key::Attr(ino) => StoreKey::Attr(*ino),
+        Key::Attr(ino) | Key::Place(ino) => StoreKey::Attr(*ino),
         Key::Entry(dir, name) | Key::Lookup(dir, name) => StoreKey::Entry(*dir, name.clone()),
         Key::Chunk(ino, index) => StoreKey::Chunk(*ino, *index),
         Key::Symlink(ino) => StoreKey::Symlink(*ino),
@@ -80,6 +80,7 @@ fn point(key: &Key) -> Option<Vec<u8>> {
         Key::Plocks(ino) => StoreKey::Plocks(*ino),
         Key::Sustained(sid, ino) => StoreKey::Sustained(*sid, *ino),
         Key::SliceRef(id, size) => StoreKey::SliceRef(*id, *size),
+        Key::Delayed(id, at) => StoreKey::Delayed { at: *at, id: *id },
         Key::DirStat(ino) => StoreKey::DirStat(*ino),
         Key::Quota(quota) => StoreKey::Quota(*quota),
         Key::Acl(id) => StoreKey::Acl(*id),
@@ -101,7 +102,7 @@ fn range(key: &Key) -> Option<Scan> {
 fn stored(key: &Key, raw: Option<Bytes>) -> Result<Record> {
     let bytes = raw.as_deref();
     Ok(match key {
-        Key::Attr(_) => Record::Attr(decode_attr(bytes)?),
+        Key::Attr(_) | Key::Place(_) => Record::Attr(decode_attr(bytes)?),
         Key::Entry(..) => Record::Entry(bytes.map(Entry::decode).transpose()?),
         Key::Lookup(..) => {
             let entry = bytes.map(Entry::decode).transpose()?;
@@ -115,6 +116,7 @@ fn stored(key: &Key, raw: Option<Bytes>) -> Result<Record> {
         Key::Sustained(..) => Record::Sustained(raw.is_some()),
         // The store counts references beyond the first, and only once there were any.
         Key::SliceRef(..) => Record::SliceRef(values::decode_number(raw.as_ref())? + 1),
+        Key::Delayed(..) => Record::Delayed(delayed::decode(bytes.unwrap_or_default())?),
         Key::DirStat(_) => Record::DirStat(bytes.map(DirStat::decode).transpose()?),
         Key::Quota(_) => Record::Quota(bytes.map(Quota::decode).transpose()?),
         Key::Acl(_) => Record::Acl(bytes.map(AclRule::decode).transpose()?),
