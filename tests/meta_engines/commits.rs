@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use jfs::meta::engine::{Change, Key};
 use jfs::meta::record::{Counter, DirStat, LockKind};
-use jfs::meta::{LockOwner, Sid, SliceId};
+use jfs::meta::{Ino, LockOwner, Sid, SliceId};
 
 use crate::fixtures::*;
 
@@ -56,6 +56,7 @@ on_every_engine! {
         let (sid, owner) = (Sid(1), LockOwner(u64::MAX));
         let done = [
             Change::PutAttr(FILE, file()),
+            Change::TouchDir { ino: Ino::ROOT, links: 1, at: None },
             Change::PutEntry(DIR, name("a"), entry(FILE)),
             Change::AddParent { ino: FILE, parent: DIR, count: 1 },
             Change::PutSymlink(OTHER, Bytes::from_static(b"t")),
@@ -150,7 +151,7 @@ on_every_engine! {
         assert!(count > 0);
         let mut changes = Vec::new();
         for number in 0..count {
-            let ino = jfs::meta::Ino(1000 + number);
+            let ino = Ino(1000 + number);
             changes.push(Change::PutAttr(ino, file()));
             changes.push(Change::PutEntry(DIR, name(format!("entry-{number}")), entry(ino)));
             changes.push(Change::PutXattr(ino, name("user.k"), Bytes::from_static(b"v")));
@@ -158,7 +159,7 @@ on_every_engine! {
         }
         let receipts = commit(engine, &changes).await;
         assert_eq!(receipts.len(), changes.len());
-        let last = jfs::meta::Ino(1000 + count - 1);
+        let last = Ino(1000 + count - 1);
         assert_eq!(attr_of(engine, last).await, Some(file()));
         assert_eq!(chunk(engine, last, 0).await, [slice(count)]);
     }

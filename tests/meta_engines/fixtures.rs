@@ -105,6 +105,7 @@ readers! {
     plocks(ino: Ino): Plocks -> Vec<Plock>;
     sustained(sid: jfs::meta::Sid, ino: Ino): Sustained -> bool;
     slice_refs(id: SliceId, size: u32): SliceRef -> i64;
+    delayed_list(id: SliceId, at: i64): Delayed -> Vec<SliceSize>;
     dir_stat(ino: Ino): DirStat -> Option<jfs::meta::record::DirStat>;
     quota(key: jfs::meta::record::QuotaKey): Quota -> Option<jfs::meta::record::Quota>;
     acl(id: u32): Acl -> Option<jfs::meta::record::AclRule>;

@@ -3,6 +3,7 @@
 mod cases;
 
 use bytes::Bytes;
+use jfs::meta::Timestamp;
 use jfs::meta::engine::{Change, Engine, Key};
 use jfs::meta::record::{AclRule, FileKind, Quota, QuotaKey};
 
@@ -110,6 +111,41 @@ on_every_engine! {
         tx.read(&[Key::HasEntries(DIR)]).await.expect("reads");
         commit(engine, &[Change::PutEntry(DIR, name("a"), entry(FILE))]).await;
         tx.commit(&unrelated()).await.expect("it still has entries");
+    }
+
+    async fn what_comes_and_goes_in_a_place_is_no_conflict(store) {
+        let engine = store.engine.as_ref();
+        commit(engine, &[Change::PutAttr(DIR, dir())]).await;
+        let mut tx = engine.begin();
+        tx.read(&[Key::Place(DIR), Key::Entry(DIR, name("a"))]).await.expect("reads");
+        let beside = [
+            Change::TouchDir { ino: DIR, links: 1, at: Some(Timestamp::from_secs(1_800_000_000)) },
+            Change::PutEntry(DIR, name("b"), entry(OTHER)),
+        ];
+        commit(engine, &beside).await;
+        let mine = [
+            Change::TouchDir { ino: DIR, links: 1, at: Some(Timestamp::from_secs(1_700_000_009)) },
+            Change::PutEntry(DIR, name("a"), entry(FILE)),
+        ];
+        tx.commit(&mine).await.expect("entries of others are no conflict");
+        let dir = attr_of(engine, DIR).await.expect("is there");
+        assert_eq!((dir.nlink, dir.mtime.sec), (4, 1_800_000_000));
+    }
+
+    async fn an_attr_that_was_touched_is_a_conflict_for_who_read_all_of_it(store) {
+        let engine = store.engine.as_ref();
+        commit(engine, &[Change::PutAttr(DIR, dir())]).await;
+        let touch = || Change::TouchDir { ino: DIR, links: 1, at: None };
+        let mut tx = engine.begin();
+        tx.read(&[Key::Attr(DIR)]).await.expect("reads");
+        commit(engine, &[touch()]).await;
+        assert_conflict(&tx.commit(&unrelated()).await);
+
+        let mut tx = engine.begin();
+        tx.read(&[Key::Place(DIR)]).await.expect("reads");
+        tx.read(&[Key::Attr(DIR)]).await.expect("reads it once more, as a whole");
+        commit(engine, &[touch()]).await;
+        assert_conflict(&tx.commit(&unrelated()).await);
     }
 
     async fn a_quota_that_changed_is_a_conflict(store) {

@@ -19,6 +19,7 @@ macro_rules! on_every_engine {
 
         on_engine!(memory: $($body)*);
         on_engine!(stuttering_memory: $($body)*);
+        on_engine!(sqlite: $($body)*);
     };
 }
 

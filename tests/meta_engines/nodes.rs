@@ -1,9 +1,9 @@
 //! Attrs, entries, lookups, symlinks, xattrs and parents: what is written reads back.
 
 use bytes::Bytes;
-use jfs::meta::Ino;
 use jfs::meta::engine::{Change, Found, Key, Record};
 use jfs::meta::record::{Attr, Entry, FileKind};
+use jfs::meta::{Ino, Timestamp};
 
 use crate::fixtures::*;
 
@@ -33,8 +33,8 @@ on_every_engine! {
             mode: 0o7777,
             uid: u32::MAX,
             gid: u32::MAX,
-            atime: jfs::meta::Timestamp { sec: -1, nsec: 0 },
-            mtime: jfs::meta::Timestamp { sec: 0, nsec: 0 },
+            atime: Timestamp { sec: -1, nsec: 0 },
+            mtime: Timestamp { sec: 0, nsec: 0 },
             nlink: u32::MAX,
             length: 1 << 57,
             rdev: u32::MAX,
@@ -62,6 +62,50 @@ on_every_engine! {
         commit(engine, &[Change::RemoveAttr(FILE)]).await;
         assert_eq!(attr_of(engine, FILE).await, None);
         assert_eq!(attr_of(engine, OTHER).await, Some(file()));
+    }
+
+    async fn a_place_reads_back_as_its_attr(store) {
+        let engine = store.engine.as_ref();
+        commit(engine, &[Change::PutAttr(DIR, attr(FileKind::Dir))]).await;
+        let records = engine.read(&[Key::Place(DIR), Key::Place(FILE)]).await.expect("reads");
+        assert_eq!(records, [Record::Attr(Some(attr(FileKind::Dir))), Record::Attr(None)]);
+    }
+
+    async fn touching_a_directory_changes_links_and_times_only(store) {
+        let engine = store.engine.as_ref();
+        let old = attr(FileKind::Dir);
+        commit(engine, &[Change::PutAttr(DIR, old.clone())]).await;
+        let later = Timestamp { sec: 1_800_000_000, nsec: 123_456_789 };
+        commit(engine, &[Change::TouchDir { ino: DIR, links: 2, at: Some(later) }]).await;
+        commit(engine, &[Change::TouchDir { ino: DIR, links: -1, at: None }]).await;
+        let touched = Attr { nlink: old.nlink + 1, mtime: later, ctime: later, ..old };
+        assert_eq!(attr_of(engine, DIR).await, Some(touched));
+    }
+
+    /// Down to nanoseconds, and each of the two by itself.
+    async fn touching_a_directory_never_sets_its_times_back(store) {
+        let engine = store.engine.as_ref();
+        let at = |sec, nsec| Timestamp { sec, nsec };
+        let old = Attr { mtime: at(100, 5_000), ctime: at(100, 7_000), ..attr(FileKind::Dir) };
+        commit(engine, &[Change::PutAttr(DIR, old.clone())]).await;
+        let between = Change::TouchDir { ino: DIR, links: 0, at: Some(at(100, 6_001)) };
+        commit(engine, &[between]).await;
+        let touched = Attr { mtime: at(100, 6_001), ..old };
+        assert_eq!(attr_of(engine, DIR).await, Some(touched.clone()));
+        commit(engine, &[Change::TouchDir { ino: DIR, links: 0, at: Some(at(99, 9)) }]).await;
+        assert_eq!(attr_of(engine, DIR).await, Some(touched));
+    }
+
+    async fn touches_of_one_directory_in_one_commit_add_up(store) {
+        let engine = store.engine.as_ref();
+        let new = Attr { nlink: 2, ..dir() };
+        let changes = [
+            Change::PutAttr(DIR, new.clone()),
+            Change::TouchDir { ino: DIR, links: 1, at: None },
+            Change::TouchDir { ino: DIR, links: 1, at: None },
+        ];
+        commit(engine, &changes).await;
+        assert_eq!(attr_of(engine, DIR).await, Some(Attr { nlink: 4, ..new }));
     }
 
     async fn an_entry_reads_back_with_its_kind_and_inode(store) {

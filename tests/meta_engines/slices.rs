@@ -85,6 +85,27 @@ on_every_engine! {
         assert_eq!(add(engine, 1, -1).await, 0);
     }
 
+    async fn a_slice_is_tracked_as_long_as_it_has_a_record(store) {
+        let engine = store.engine.as_ref();
+        commit(engine, &[Change::TrackSlice(sized(1))]).await;
+        assert!(engine.tracks(sized(1)).await.expect("answers"));
+        add(engine, 1, -1).await;
+        commit(engine, &[Change::RemoveSliceRef(sized(1))]).await;
+        let doubted = engine.tracks(sized(1)).await.expect("answers");
+        let never = engine.tracks(sized(2)).await.expect("answers");
+        assert_eq!(doubted, never, "a removed record is as if it had never been");
+    }
+
+    async fn dropping_one_single_reference_leaves_one_reference(store) {
+        let engine = store.engine.as_ref();
+        commit(engine, &[Change::TrackSlice(sized(1)), Change::TrackSlice(sized(2))]).await;
+        add(engine, 2, 1).await;
+        engine.drop_single_ref(sized(1)).await.expect("drops");
+        engine.drop_single_ref(sized(2)).await.expect("leaves");
+        engine.drop_single_ref(sized(3)).await.expect("finds nothing");
+        assert_eq!((refs(engine, 1).await, refs(engine, 2).await), (1, 2));
+    }
+
     async fn dropping_single_references_leaves_the_others(store) {
         let engine = store.engine.as_ref();
         for id in 1..=3 {
@@ -115,6 +136,15 @@ on_every_engine! {
         assert_eq!(all_delayed(engine, 1000).await, std::slice::from_ref(&old));
         assert_eq!(all_delayed(engine, 2000).await, [old, young]);
         assert_eq!(engine.delayed_slices(2000, 1).await.expect("lists").len(), 1);
+    }
+
+    async fn a_delayed_list_reads_back_by_slice_and_time(store) {
+        let engine = store.engine.as_ref();
+        let slices = vec![sized(1), sized(2)];
+        commit(engine, &[Change::PutDelayed { id: SliceId(10), at: 5, slices: slices.clone() }])
+            .await;
+        assert_eq!(delayed_list(engine, SliceId(10), 5).await, slices);
+        assert_eq!(delayed_list(engine, SliceId(11), 5).await, []);
     }
 
     async fn removed_delayed_slices_are_gone(store) {

@@ -48,7 +48,6 @@ pub async fn stuttering_memory() -> TestStore {
     TestStore::open(format!("memkv://{name}"), None).await
 }
 
-#[allow(dead_code, reason = "waits for its line in `on_every_engine`")]
 pub async fn sqlite() -> TestStore {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let url = format!("sqlite3://{}", dir.path().join("volume.db").display());

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use jfs::meta::engine::{Change, Key};
 use jfs::meta::record::{Attr, DirStat, LockKind, PlockRange};
-use jfs::meta::{LockOwner, Sid};
+use jfs::meta::{LockOwner, Sid, SliceId};
 
 use crate::fixtures::*;
 
@@ -15,7 +15,8 @@ pub struct Case {
 }
 
 pub fn cases() -> Vec<Case> {
-    let kinds = [attrs(), entries(), lookups(), contents(), xattrs(), parents(), locks(), rest()];
+    let kinds =
+        [attrs(), places(), entries(), lookups(), contents(), xattrs(), parents(), locks(), rest()];
     kinds.into_iter().flatten().collect()
 }
 
@@ -49,6 +50,19 @@ fn attrs() -> Vec<Case> {
         case(key(), &[], &[put_attr()]),
         case(key(), &[put_attr()], &[change_attr()]),
         case(key(), &[put_attr()], &[Change::RemoveAttr(FILE)]),
+    ]
+}
+
+fn places() -> Vec<Case> {
+    let key = || Key::Place(DIR);
+    let put = || Change::PutAttr(DIR, dir());
+    let chmod = Change::PutAttr(DIR, Attr { mode: 0o700, ..dir() });
+    let moved = Change::PutAttr(DIR, Attr { parent: OTHER, ..dir() });
+    vec![
+        case(key(), &[], &[put()]),
+        case(key(), &[put()], &[chmod]),
+        case(key(), &[put()], &[moved]),
+        case(key(), &[put()], &[Change::RemoveAttr(DIR)]),
     ]
 }
 
@@ -141,12 +155,17 @@ fn rest() -> Vec<Case> {
         (Change::AddSustained(Sid(1), FILE), Change::RemoveSustained(Sid(1), FILE));
     let refs = || Key::SliceRef(sized(1).id, sized(1).size);
     let add_ref = |by| Change::AddSliceRef { slice: sized(1), by };
+    let delayed = || Key::Delayed(SliceId(9), 5);
+    let delay = |id| Change::PutDelayed { id: SliceId(9), at: 5, slices: vec![sized(id)] };
+    let undelay = Change::RemoveDelayed { id: SliceId(9), at: 5 };
     let stat = |inodes| Change::PutDirStat(DIR, DirStat { length: 1, space: 4096, inodes });
     vec![
         case(sustained(), &[], std::slice::from_ref(&sustain)),
         case(sustained(), &[sustain], &[release]),
         case(refs(), &written(FILE, 1), &[add_ref(1)]),
         case(refs(), &[Change::TrackSlice(sized(1)), add_ref(-1)], &[add_ref(1)]),
+        case(delayed(), &[], &[delay(1)]),
+        case(delayed(), &[delay(1)], &[undelay]),
         case(Key::DirStat(DIR), &[], &[stat(1)]),
         case(Key::DirStat(DIR), &[stat(1)], &[stat(2)]),
         case(Key::DirStat(DIR), &[stat(1)], &[Change::RemoveDirStat(DIR)]),
