@@ -239,3 +239,6 @@ impl Queue {
         rand::rng().random_range(longest / 2..=longest)
     }
 }
+
+#[cfg(test)]
+mod tests;
