@@ -155,7 +155,9 @@ impl Run {
                 let expected = self.model.grow(path, end.as_ref().map_or(0, |end| *end));
                 (expected, end.map(drop))
             }
-            Step::Copy(from, to, at, into, length) => self.copy(meta, from, to, *at, *into, *length).await?,
+            Step::Copy(from, to, at, into, length) => {
+                self.copy(meta, from, to, *at, *into, *length).await?
+            }
             Step::Chown(path, uid, gid) => {
                 let ino = self.node(meta, path).await?;
                 let set = AttrSet { uid: Some(*uid), gid: Some(*gid), ..AttrSet::default() };
@@ -191,8 +193,7 @@ impl Run {
         if let Ok(count) = &done {
             assert_eq!(*count, copied, "bytes copied");
         }
-        let expected =
-            if copied == 0 { Ok(()) } else { self.model.grow(to, into + copied) };
+        let expected = if copied == 0 { Ok(()) } else { self.model.grow(to, into + copied) };
         Some((expected, done.map(drop)))
     }
 
