@@ -9,22 +9,34 @@ use jfs::meta::client::Registration;
 use jfs::meta::engine::{Change, Engine, Key, Record};
 use jfs::meta::record::{Attr, FileKind, Setting};
 use jfs::meta::{Ino, Meta, Options, Timestamp};
+use tempfile::TempDir;
 
 /// A fresh volume.
 pub struct Volume {
     url: String,
+    _dir: Option<TempDir>,
 }
 
 impl Volume {
     pub async fn on_memkv(setting: Setting) -> Self {
         let url = format!("memkv://{}", uuid::Uuid::new_v4());
-        Self::format(url, setting).await
+        Self::format(url, setting, None).await
     }
 
-    async fn format(url: String, setting: Setting) -> Self {
+    pub async fn on_sqlite(setting: Setting) -> Self {
+        let dir = TempDir::new().unwrap();
+        let url = format!("sqlite3://{}", dir.path().join("meta.db").display());
+        Self::format(url, setting, Some(dir)).await
+    }
+
+    async fn format(url: String, setting: Setting, dir: Option<TempDir>) -> Self {
         let meta = Meta::attach(&url, Options::default()).await.unwrap();
         meta.init(setting, false).await.unwrap();
-        Self { url }
+        Self { url, _dir: dir }
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// A client with a session of its own.
@@ -95,6 +107,7 @@ pub async fn settle() {
 macro_rules! on_every_engine {
     ($setting:expr; $($test:ident),* $(,)?) => {
         $crate::volume::on_engine! { memkv, on_memkv, $setting; $($test),* }
+        $crate::volume::on_engine! { sqlite, on_sqlite, $setting; $($test),* }
     };
 }
 
