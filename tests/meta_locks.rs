@@ -52,23 +52,25 @@ fn waiting_plock(
     end: u64,
 ) -> JoinHandle<Answer> {
     let meta = Arc::clone(meta);
-    tokio::spawn(async move {
-        meta.set_plock(INO, owner, Some(kind), start..=end, 42, true).await
-    })
+    tokio::spawn(async move { meta.set_plock(INO, owner, Some(kind), start..=end, 42, true).await })
 }
 
 async fn finished(task: JoinHandle<Answer>) {
     tokio::time::timeout(PATIENCE, task).await.expect("waits for ever").unwrap().unwrap();
 }
 
-/// Lets a cancelled request come to its end.
+/// Lets abandoned requests come to their end: nothing waits, tries or is undone any more.
 async fn forgotten(meta: &Meta) {
     let started = Instant::now();
-    while meta.waiting_locks() > 0 {
+    let mut seen = meta.counts().plans();
+    let mut quiet = 0;
+    while quiet < 5 {
         assert!(started.elapsed() < PATIENCE);
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let now = meta.counts().plans();
+        quiet = if now == seen && meta.waiting_locks() == 0 { quiet + 1 } else { 0 };
+        seen = now;
     }
-    settle().await;
 }
 
 fn would_block(answer: &Answer) -> bool {
@@ -307,9 +309,9 @@ async fn waiting_hardly_reads(volume: Volume) {
     flock(&there, ONE, Write).await.unwrap();
     let waiters: Vec<_> = (0..50).map(|n| waiting_flock(&here, LockOwner(n), Write)).collect();
     settle().await;
-    let before = here.plans();
+    let before = here.counts().plans();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let looks = here.plans() - before;
+    let looks = here.counts().plans() - before;
     assert!(looks <= 40, "{looks} looks in a second by 50 requests");
 
     unflock(&there, ONE).await;
@@ -325,9 +327,9 @@ async fn waiting_for_our_own_lock_does_not_look(volume: Volume) {
     flock(&meta, ONE, Write).await.unwrap();
     let waiter = waiting_flock(&meta, TWO, Write);
     settle().await;
-    let before = meta.plans();
+    let before = meta.counts().plans();
     tokio::time::sleep(Duration::from_millis(400)).await;
-    assert_eq!(meta.plans(), before);
+    assert_eq!(meta.counts().plans(), before);
     unflock(&meta, ONE).await;
     finished(waiter).await;
 }
@@ -345,8 +347,7 @@ async fn every_waiter_gets_its_turn(volume: Volume) {
             meta.flock(INO, LockOwner(n), None, false).await
         })
     };
-    let waiters: Vec<_> =
-        (100..140).flat_map(|n| [waiter(&here, n), waiter(&there, n)]).collect();
+    let waiters: Vec<_> = (100..140).flat_map(|n| [waiter(&here, n), waiter(&there, n)]).collect();
     settle().await;
     unflock(&here, ONE).await;
     for waiter in waiters {
@@ -368,13 +369,13 @@ async fn a_handover_among_many_waiters_costs_few_reads(volume: Volume) {
         })
         .collect();
     settle().await;
-    let before = meta.plans();
+    let before = meta.counts().plans();
     unflock(&meta, ONE).await;
     for waiter in waiters {
         finished(waiter).await;
     }
     // One to take it and one to release it, each.
-    let plans = meta.plans() - before;
+    let plans = meta.counts().plans() - before;
     assert!(plans <= 1 + 2 * 40 + 10, "{plans} plans");
 }
 
@@ -410,8 +411,7 @@ async fn a_cancelled_wait_leaves_nothing(volume: Volume) {
     let (here, there) = (volume.client().await, volume.client().await);
     flock(&there, ONE, Write).await.unwrap();
     plock(&there, ONE, Write, 0, 9).await.unwrap();
-    let waiters =
-        [waiting_flock(&here, ONE, Write), waiting_plock(&here, ONE, Write, 0, 0)];
+    let waiters = [waiting_flock(&here, ONE, Write), waiting_plock(&here, ONE, Write, 0, 0)];
     settle().await;
     assert_eq!(here.waiting_locks(), 2);
     for waiter in waiters {
@@ -427,7 +427,7 @@ async fn a_cancelled_wait_leaves_nothing(volume: Volume) {
 
 async fn a_wait_cancelled_while_the_lock_is_taken_leaves_nothing(volume: Volume) {
     let meta = volume.client().await;
-    for round in 0..300u64 {
+    for round in 0..90u64 {
         flock(&meta, ONE, Write).await.unwrap();
         plock(&meta, ONE, Write, 0, 9).await.unwrap();
         let flock = waiting_flock(&meta, TWO, Write);
@@ -436,13 +436,11 @@ async fn a_wait_cancelled_while_the_lock_is_taken_leaves_nothing(volume: Volume)
         unflock(&meta, ONE).await;
         unplock(&meta, ONE, 0, 9).await;
         // Somewhere between too early and too late.
-        for _ in 0..round % 30 {
-            tokio::task::yield_now().await;
-        }
+        tokio::time::sleep(Duration::from_micros(round % 30 * 200)).await;
         flock.abort();
         plock.abort();
         let taken = (matches!(flock.await, Ok(Ok(()))), matches!(plock.await, Ok(Ok(()))));
-        forgotten_soon(&meta).await;
+        forgotten(&meta).await;
         assert_eq!(!flocks(&meta).await.is_empty(), taken.0, "round {round}");
         assert_eq!(!plocks(&meta).await.is_empty(), taken.1, "round {round}");
         unflock(&meta, TWO).await;
@@ -452,7 +450,7 @@ async fn a_wait_cancelled_while_the_lock_is_taken_leaves_nothing(volume: Volume)
 
 async fn a_cancelled_upgrade_keeps_what_was_held(volume: Volume) {
     let meta = volume.client().await;
-    for round in 0..100u64 {
+    for round in 0..60u64 {
         flock(&meta, ONE, Read).await.unwrap();
         flock(&meta, TWO, Read).await.unwrap();
         plock(&meta, ONE, Read, 0, 9).await.unwrap();
@@ -462,13 +460,11 @@ async fn a_cancelled_upgrade_keeps_what_was_held(volume: Volume) {
         tokio::task::yield_now().await;
         unflock(&meta, ONE).await;
         unplock(&meta, ONE, 0, 9).await;
-        for _ in 0..round % 30 {
-            tokio::task::yield_now().await;
-        }
+        tokio::time::sleep(Duration::from_micros(round % 30 * 200)).await;
         flock.abort();
         plock.abort();
         let taken = (matches!(flock.await, Ok(Ok(()))), matches!(plock.await, Ok(Ok(()))));
-        forgotten_soon(&meta).await;
+        forgotten(&meta).await;
         let kind = if taken.0 { Write } else { Read };
         assert_eq!(flocks(&meta).await[0].kind, kind, "round {round}");
         let range = if taken.1 { (Write, 0, 19) } else { (Read, 5, 14) };
@@ -480,7 +476,7 @@ async fn a_cancelled_upgrade_keeps_what_was_held(volume: Volume) {
 
 async fn a_cancelled_waiter_passes_its_turn_on(volume: Volume) {
     let meta = volume.client().await;
-    for _ in 0..100 {
+    for _ in 0..50 {
         flock(&meta, ONE, Write).await.unwrap();
         let first = waiting_flock(&meta, TWO, Write);
         tokio::task::yield_now().await;
@@ -496,18 +492,6 @@ async fn a_cancelled_waiter_passes_its_turn_on(volume: Volume) {
         finished(second).await;
         assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
         unflock(&meta, LockOwner(3)).await;
-    }
-}
-
-/// Nothing waits and nothing is being undone: what an abandoned request began has ended.
-async fn forgotten_soon(meta: &Meta) {
-    let mut seen = meta.plans();
-    let mut quiet = 0;
-    while quiet < 3 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        let now = meta.plans();
-        quiet = if now == seen && meta.waiting_locks() == 0 { quiet + 1 } else { 0 };
-        seen = now;
     }
 }
 

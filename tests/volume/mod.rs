@@ -2,29 +2,52 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+mod slow;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use jfs::meta::client::Registration;
-use jfs::meta::engine::{Change, Engine, Key, Record};
+use jfs::meta::engine::kv::{KvEngine, MemoryStore};
+use jfs::meta::engine::{self, Change, Engine, Key, Record};
 use jfs::meta::record::{Attr, FileKind, Setting};
 use jfs::meta::{Ino, Meta, Options, Timestamp};
 
 /// A fresh volume.
 pub struct Volume {
-    url: String,
+    place: Place,
+}
+
+enum Place {
+    Url(String),
+    Slow(Arc<MemoryStore>),
 }
 
 impl Volume {
     pub async fn on_memkv(setting: Setting) -> Self {
         let url = format!("memkv://{}", uuid::Uuid::new_v4());
-        Self::format(url, setting).await
+        Self { place: Place::Url(url) }.formatted(setting).await
     }
 
-    async fn format(url: String, setting: Setting) -> Self {
-        let meta = Meta::attach(&url, Options::default()).await.unwrap();
+    /// In memory, with the latency of a network.
+    pub async fn on_slow_memkv(setting: Setting) -> Self {
+        Self { place: Place::Slow(MemoryStore::new()) }.formatted(setting).await
+    }
+
+    async fn formatted(self, setting: Setting) -> Self {
+        let meta = Meta::new(self.engine().await, Options::default());
         meta.init(setting, false).await.unwrap();
-        Self { url }
+        self
+    }
+
+    /// A connection of its own to the store.
+    pub async fn engine(&self) -> Arc<dyn Engine> {
+        match &self.place {
+            Place::Url(url) => engine::connect(url).await.unwrap(),
+            Place::Slow(store) => {
+                Arc::new(KvEngine::new(Arc::new(slow::SlowStore(Arc::clone(store)))))
+            }
+        }
     }
 
     /// A client with a session of its own.
@@ -41,7 +64,9 @@ impl Volume {
     /// A client that was not started.
     pub async fn connect(&self, options: Options) -> Arc<Meta> {
         let options = Options { no_background_jobs: true, ..options };
-        Meta::connect(&self.url, options).await.unwrap()
+        let meta = Meta::new(self.engine().await, options);
+        meta.load().await.unwrap();
+        meta
     }
 }
 
@@ -95,6 +120,7 @@ pub async fn settle() {
 macro_rules! on_every_engine {
     ($setting:expr; $($test:ident),* $(,)?) => {
         $crate::volume::on_engine! { memkv, on_memkv, $setting; $($test),* }
+        $crate::volume::on_engine! { slow_memkv, on_slow_memkv, $setting; $($test),* }
     };
 }
 
