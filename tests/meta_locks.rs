@@ -495,8 +495,32 @@ async fn a_cancelled_waiter_passes_its_turn_on(volume: Volume) {
     }
 }
 
+async fn changes_are_logged(volume: Volume) {
+    let meta = volume.client().await;
+    let lines_before = volume::log(&meta).await.len();
+    flock(&meta, ONE, Read).await.unwrap();
+    flock(&meta, ONE, Write).await.unwrap();
+    assert!(would_block(&flock(&meta, TWO, Read).await));
+    unflock(&meta, TWO).await;
+    unflock(&meta, ONE).await;
+    plock(&meta, TWO, Write, 0, 9).await.unwrap();
+    unplock(&meta, TWO, 5, END).await;
+    unplock(&meta, TWO, 5, END).await;
+    assert_eq!(
+        volume::log(&meta).await[lines_before..],
+        [
+            "FLOCK(77,4369,R)",
+            "FLOCK(77,4369,W)",
+            "FLOCK(77,4369,U)",
+            "SETLK(77,18446500128157073410,W,0,9,42)",
+            "SETLK(77,18446500128157073410,U,5,9223372036854775807,42)",
+        ]
+    );
+}
+
 volume::on_every_engine! {
-    crate::volume::setting();
+    jfs::meta::record::Setting { change_log: true, ..crate::volume::setting() };
+    changes_are_logged,
     readers_share_a_flock,
     a_writer_excludes_every_other_owner,
     a_flock_changes_its_kind_in_place,

@@ -111,6 +111,12 @@ pub async fn stored_attr(meta: &Meta, ino: Ino) -> Attr {
     }
 }
 
+/// What the change log says was done: `OP(args)[:result]`, oldest first.
+pub async fn log(meta: &Meta) -> Vec<String> {
+    let lines = meta.engine().change_log(0, 1000).await.unwrap();
+    lines.iter().map(|(_, line)| line.split('|').nth(1).unwrap().to_owned()).collect()
+}
+
 /// Lets a task run until it waits for something.
 pub async fn settle() {
     tokio::time::sleep(Duration::from_millis(30)).await;
