@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::client::Facts;
 use super::engine::{Change, CommitError, Found, Key, Record, Txn};
-use super::record::{AclRule, Attr, Entry, Flock, Plock, Slice};
+use super::record::{AclRule, Attr, Entry, Flock, Plock, Slice, SliceSize};
 use super::{Ino, Name, Sid, SliceId, Timestamp};
 use crate::error::{Error, Result};
 
@@ -140,6 +140,14 @@ impl<'a> MetaTxn<'a> {
         match self.read(Key::SliceRef(id, size)).await? {
             Record::SliceRef(refs) => Ok(refs),
             other => Err(mismatch("slice reference", &other)),
+        }
+    }
+
+    /// The list of slices that compaction into `id` replaced at `at`; empty if it is gone.
+    pub async fn delayed(&mut self, id: SliceId, at: i64) -> Result<Vec<SliceSize>> {
+        match self.read(Key::Delayed(id, at)).await? {
+            Record::Delayed(slices) => Ok(slices),
+            other => Err(mismatch("delayed slices", &other)),
         }
     }
 

@@ -5,6 +5,8 @@ mod acls;
 mod book;
 mod caller;
 mod clone;
+mod compaction;
+mod content;
 mod counts;
 mod dir_stats;
 mod facts;
@@ -18,6 +20,7 @@ mod life;
 mod listing;
 mod locks;
 mod log;
+mod moves;
 mod names;
 mod open;
 mod open_files;
@@ -28,7 +31,6 @@ mod quota_rules;
 mod quotas;
 mod remove;
 mod session;
-mod shims;
 mod stale_sessions;
 mod statfs;
 mod summary;
@@ -38,9 +40,10 @@ mod usage;
 mod walk;
 mod xattrs;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 pub use caller::Caller;
+pub use content::Opened;
 pub use counts::Counts;
 pub use facts::Facts;
 pub use garbage::SliceStore;
@@ -60,7 +63,9 @@ use super::Ino;
 use super::engine::Engine;
 use super::run::Lanes;
 use book::Strays;
+use compaction::Compactions;
 use dir_stats::DirStats;
+use garbage::Garbage;
 use ids::Ids;
 use life::Life;
 use locks::LockQueues;
@@ -80,11 +85,18 @@ pub struct Meta {
     hour_dir: HourDir,
     lock_queues: LockQueues,
     slices: OnceLock<Arc<dyn SliceStore>>,
+    garbage: Garbage,
+    compactions: Compactions,
+    /// For the tasks that this client starts.
+    me: Weak<Self>,
 }
 
 impl Meta {
     pub fn new(engine: Arc<dyn Engine>, options: Options) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new_cyclic(|me| Self {
+            garbage: Garbage::new(options.max_deletes),
+            compactions: Compactions::default(),
+            me: me.clone(),
             engine,
             facts: Facts::new(options),
             lanes: Lanes::new(),

@@ -6,11 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use super::Meta;
 use super::walk::each_dir;
 use crate::error::{Error, Result};
-use crate::meta::engine::{Key, Record};
-use crate::meta::op::rename::{RenameMode, Subtree};
+use crate::meta::Ino;
 use crate::meta::record::attr::align4k;
-use crate::meta::record::{DirStat, Entry, FileKind, QuotaKey};
-use crate::meta::{Ino, Name};
+use crate::meta::record::{DirStat, FileKind};
 
 /// What a subtree adds up to, its top included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -82,52 +80,6 @@ impl Meta {
         };
         each_dir(vec![ino], visit).await?;
         Ok(sum.into_inner().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Usage of directories about to move from one quota to another; none if no quota cares.
-    pub(super) async fn moving_subtrees(
-        &self,
-        from: (Ino, &Name),
-        to: (Ino, &Name),
-        mode: RenameMode,
-    ) -> Result<Vec<Subtree>> {
-        let quotas = &self.facts.quotas;
-        if from.0 == to.0 || !self.facts.setting().dir_stats || !quotas.has_dirs() {
-            return Ok(Vec::new());
-        }
-        let source = quotas.among(&self.ancestors(from.0).await?);
-        if source == quotas.among(&self.ancestors(to.0).await?) {
-            return Ok(Vec::new());
-        }
-        let mut moving = vec![from];
-        if mode == RenameMode::Exchange {
-            moving.push(to);
-        }
-        let mut subtrees = Vec::new();
-        for (dir, name) in moving {
-            if let Some(entry) = self.dir_entry(dir, name).await? {
-                subtrees.push(self.subtree(entry.ino).await?);
-            }
-        }
-        Ok(subtrees)
-    }
-
-    async fn subtree(&self, ino: Ino) -> Result<Subtree> {
-        if let Some(quota) = self.facts.quotas.quota(QuotaKey::Dir(ino)) {
-            let (space, inodes) = (quota.used_space + align4k(0), quota.used_inodes + 1);
-            return Ok(Subtree { ino, space, inodes });
-        }
-        let sum = self.sum_tree(ino, false).await?;
-        let inodes = (sum.files + sum.dirs).cast_signed();
-        Ok(Subtree { ino, space: sum.size.cast_signed(), inodes })
-    }
-
-    /// The entry, if it is there and is a directory's.
-    async fn dir_entry(&self, dir: Ino, name: &Name) -> Result<Option<Entry>> {
-        match self.engine.read(&[Key::Entry(dir, name.clone())]).await?.pop() {
-            Some(Record::Entry(entry)) => Ok(entry.filter(|entry| entry.kind == FileKind::Dir)),
-            other => Err(Error::damaged("entry", format!("the engine answered {other:?}"))),
-        }
     }
 
     /// Compares the dir stats of a subtree with what the entries add up to; answers those that are

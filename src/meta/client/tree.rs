@@ -1,11 +1,11 @@
 //! Paths: from the root to a node, and back.
 
 use super::names::is_trash_name;
-use crate::meta::record::trash::TRASH_NAME;
 use super::{Caller, Meta};
 use crate::error::{Error, Result};
 use crate::meta::engine::{Found, Key, Record};
 use crate::meta::record::Attr;
+use crate::meta::record::trash::TRASH_NAME;
 use crate::meta::{Ino, Name};
 
 impl Meta {

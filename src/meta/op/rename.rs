@@ -198,7 +198,7 @@ impl Move<'_> {
 
         if src != dst {
             let (space, inodes) = op.below(ino);
-            room::check_move(tx, self.node.space() + space, 1 + inodes, src, dst).await?;
+            room::check_move(tx, src, dst, self.node.space() + space, 1 + inodes).await?;
             self.charge(&mut plan, &self.node, ino, src, dst);
             if self.node.is_dir() {
                 src_links -= 1;

@@ -59,10 +59,10 @@ pub async fn check_link(tx: &mut MetaTxn<'_>, wanted: Wanted, dir: Ino) -> Resul
 /// Refuses with `QuotaExceeded` if a quota above `to` that is not above `from` lacks the room.
 pub async fn check_move(
     tx: &mut MetaTxn<'_>,
-    space: i64,
-    inodes: i64,
     from: Ino,
     to: Ino,
+    space: i64,
+    inodes: i64,
 ) -> Result<()> {
     if !limits_dirs(tx.facts()) {
         return Ok(());

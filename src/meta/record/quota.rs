@@ -41,13 +41,13 @@ impl Quota {
     /// Length of the whole record.
     pub const LEN: usize = 32;
 
+    pub fn is_limited(&self) -> bool {
+        self.max_space > 0 || self.max_inodes > 0
+    }
+
     /// A record that only counts usage: its limits are the marks of "never set" or "removed".
     pub fn is_unset(&self) -> bool {
         self.max_space == -1 && self.max_inodes == -1
-    }
-
-    pub fn is_limited(&self) -> bool {
-        self.max_space > 0 || self.max_inodes > 0
     }
 
     /// Whether so much more would pass a limit. Giving back is never too much.
