@@ -16,6 +16,7 @@ use jfs::meta::{Ino, Meta, Options, Timestamp};
 /// A fresh volume.
 pub struct Volume {
     place: Place,
+    dir: Option<tempfile::TempDir>,
 }
 
 enum Place {
@@ -26,12 +27,18 @@ enum Place {
 impl Volume {
     pub async fn on_memkv(setting: Setting) -> Self {
         let url = format!("memkv://{}", uuid::Uuid::new_v4());
-        Self { place: Place::Url(url) }.formatted(setting).await
+        Self { place: Place::Url(url), dir: None }.formatted(setting).await
+    }
+
+    pub async fn on_sqlite(setting: Setting) -> Self {
+        let dir = tempfile::TempDir::new().unwrap();
+        let url = format!("sqlite3://{}/meta.db", dir.path().display());
+        Self { place: Place::Url(url), dir: Some(dir) }.formatted(setting).await
     }
 
     /// In memory, with the latency of a network.
     pub async fn on_slow_memkv(setting: Setting) -> Self {
-        Self { place: Place::Slow(MemoryStore::new()) }.formatted(setting).await
+        Self { place: Place::Slow(MemoryStore::new()), dir: None }.formatted(setting).await
     }
 
     async fn formatted(self, setting: Setting) -> Self {
@@ -126,6 +133,7 @@ pub async fn settle() {
 macro_rules! on_every_engine {
     ($setting:expr; $($test:ident),* $(,)?) => {
         $crate::volume::on_engine! { memkv, on_memkv, $setting; $($test),* }
+        $crate::volume::on_engine! { sqlite, on_sqlite, $setting; $($test),* }
         $crate::volume::on_engine! { slow_memkv, on_slow_memkv, $setting; $($test),* }
     };
 }
