@@ -1,14 +1,14 @@
 //! Extended attributes: setting, reading, listing, removing, and what is refused.
 
-mod volume;
-
 use bytes::Bytes;
-use jfs::error::Error;
+use jfs::Error;
 use jfs::meta::engine::{Key, Record};
 use jfs::meta::op::xattr::XattrMode;
 use jfs::meta::record::{AclKind, AclRule};
 use jfs::meta::{Caller, Ino, Meta, Options};
-use volume::{Volume, file, put_node, stored};
+
+use crate::support::records::{dir, file, log, put_node, stored, stored_attr};
+use crate::support::volume::{Volume, setting_with_acls_and_log};
 
 const INO: Ino = Ino(77);
 const MAX_NAME: usize = 255;
@@ -109,7 +109,7 @@ async fn attributes_leave_the_times_alone(volume: Volume) {
     let meta = client_with_file(&volume).await;
     set(&meta, "user.k", b"v").await.unwrap();
     meta.remove_xattr(INO, b"user.k").await.unwrap();
-    assert_eq!(volume::stored_attr(&meta, INO).await, file(0o644));
+    assert_eq!(stored_attr(&meta, INO).await, file(0o644));
 }
 
 async fn the_root_has_attributes(volume: Volume) {
@@ -118,7 +118,7 @@ async fn the_root_has_attributes(volume: Volume) {
     // 0 is the volume's root, whatever this client shows as its own.
     assert_eq!(meta.xattr(Ino::NONE, b"user.k").await.unwrap(), "v");
     let key = Key::Xattr(Ino::ROOT, jfs::meta::Name::stored("user.k"));
-    assert_eq!(stored(meta.engine(), key).await, Record::Xattr(Some("v".into())));
+    assert_eq!(stored(&meta, key).await, Record::Xattr(Some("v".into())));
 }
 
 async fn the_trash_takes_no_attributes(volume: Volume) {
@@ -133,7 +133,7 @@ async fn the_trash_takes_no_attributes(volume: Volume) {
 
 async fn acl_rules_are_listed(volume: Volume) {
     let meta = volume.client().await;
-    put_node(&meta, INO, &volume::dir(0o755)).await;
+    put_node(&meta, INO, &dir(0o755)).await;
     set(&meta, "user.k", b"v").await.unwrap();
     let rule = AclRule { owner: 7, group: 5, mask: 7, other: 0, ..AclRule::empty() };
     let root = Caller::root();
@@ -157,19 +157,19 @@ async fn a_read_only_client_only_reads(volume: Volume) {
 
 async fn changes_are_logged(volume: Volume) {
     let meta = client_with_file(&volume).await;
-    let lines_before = volume::log(&meta).await.len();
+    let lines_before = log(&meta).await.len();
     set(&meta, "user.k", b"a,b").await.unwrap();
     set(&meta, "user.k", b"a,b").await.unwrap();
     meta.set_xattr(INO, b"user.k", b"\xff", XattrMode::Replace).await.unwrap();
     meta.remove_xattr(INO, b"user.k").await.unwrap();
     assert_eq!(
-        volume::log(&meta).await[lines_before..],
+        log(&meta).await[lines_before..],
         ["SETXATTR(77,user.k,a%2Cb,0)", "SETXATTR(77,user.k,%FF,2)", "REMOVEXATTR(77,user.k)"]
     );
 }
 
-volume::on_every_engine! {
-    jfs::meta::record::Setting { change_log: true, ..crate::volume::setting() };
+crate::on_every_engine! {
+    super::setting_with_acls_and_log();
     an_attribute_is_set_read_listed_and_removed,
     creating_needs_absence_and_replacing_presence,
     unknown_flags_are_invalid,

@@ -1,18 +1,18 @@
 //! ACL rules: setting and reading them, what they do to modes, new nodes and access checks.
 
-mod volume;
-
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jfs::error::Error;
+use jfs::Error;
 use jfs::meta::engine::{Key, Record};
 use jfs::meta::op::setattr::AttrSet;
 use jfs::meta::record::AclKind::{Access, Default};
 use jfs::meta::record::attr::flag;
-use jfs::meta::record::{AclEntry, AclRule, Attr, Setting};
+use jfs::meta::record::{AclEntry, AclRule, Attr};
 use jfs::meta::{Caller, Ino, Meta, Name, Options};
-use volume::{Volume, dir, file, put_node, stored, stored_attr};
+
+use crate::support::records::{dir, file, log, put_node, stored, stored_attr};
+use crate::support::volume::{Volume, setting, setting_with_acls_and_log};
 
 const INO: Ino = Ino(77);
 
@@ -64,7 +64,7 @@ async fn an_access_rule_is_kept_and_shows_in_the_mode(volume: Volume) {
     assert!(matches!(meta.facl(INO, Default).await, Err(Error::NoAttribute)));
 
     let key = Key::Acl(attr.access_acl);
-    assert_eq!(stored(meta.engine(), key).await, Record::Acl(Some(named())));
+    assert_eq!(stored(&meta, key).await, Record::Acl(Some(named())));
 }
 
 async fn a_default_rule_leaves_the_mode_alone(volume: Volume) {
@@ -167,12 +167,12 @@ async fn a_read_only_client_stores_no_rule(volume: Volume) {
 
 async fn changes_are_logged(volume: Volume) {
     let meta = client_with(&volume, file(0o644)).await;
-    let lines_before = volume::log(&meta).await.len();
+    let lines_before = log(&meta).await.len();
     let rule = AclRule { mask: 7, ..minimal(6, 4, AclRule::UNSET) };
     meta.set_facl(&Caller::root(), INO, Access, &rule).await.unwrap();
     meta.set_facl(&Caller::root(), INO, Access, &rule).await.unwrap();
     assert_eq!(
-        volume::log(&meta).await[lines_before..],
+        log(&meta).await[lines_before..],
         ["SETFACL(77,1,%00%06%00%04%00%07%00%04%00%00%00%00%00%00%00%00)"]
     );
 }
@@ -280,7 +280,7 @@ async fn chmod_changes_the_rule(volume: Volume) {
     let rule = AclRule { owner: 7, mask: 3, other: 1, ..named() };
     assert_eq!(*meta.facl(INO, Access).await.unwrap(), rule);
     let key = Key::Acl(before.access_acl);
-    assert_eq!(stored(meta.engine(), key).await, Record::Acl(Some(named())));
+    assert_eq!(stored(&meta, key).await, Record::Acl(Some(named())));
 }
 
 // Checks.
@@ -336,8 +336,8 @@ async fn an_empty_mask_leaves_it_to_the_mode(volume: Volume) {
     assert!(!may_search(&meta, &checked(1001, 1000, &[])).await);
 }
 
-volume::on_every_engine! {
-    jfs::meta::record::Setting { change_log: true, ..crate::volume::setting() };
+crate::on_every_engine! {
+    super::setting_with_acls_and_log();
     an_access_rule_is_kept_and_shows_in_the_mode,
     a_default_rule_leaves_the_mode_alone,
     a_minimal_access_rule_becomes_the_mode,
@@ -368,8 +368,7 @@ mod without_acls {
 
     #[tokio::test]
     async fn a_volume_without_acls_has_and_takes_no_rules() {
-        let setting = Setting { enable_acl: false, ..volume::setting() };
-        let volume = Volume::on_memkv(setting).await;
+        let volume = Volume::memory_with(setting()).await;
         let meta = client_with(&volume, file(0o644)).await;
         let refused = meta.set_facl(&Caller::root(), INO, Access, &named()).await;
         assert!(matches!(refused, Err(Error::NotSupported)));
