@@ -57,6 +57,7 @@ impl Meta {
         let mut lost: Option<(Plan<O::Output>, Error)> = None;
         for attempt in 0..MAX_ATTEMPTS {
             let mut tx = MetaTxn::new(self.engine.begin(), &self.facts);
+            self.counts.plan();
             let planned = op.plan(&mut tx).await;
             if let Some(rule) = tx.take_wanted_rule() {
                 self.refuse_writes()?;
