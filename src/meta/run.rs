@@ -56,6 +56,7 @@ impl Meta {
         // is looked for before anything else is concluded.
         let mut lost: Option<(Plan<O::Output>, Error)> = None;
         for attempt in 0..MAX_ATTEMPTS {
+            self.check_ours()?;
             let mut tx = MetaTxn::new(self.engine.begin(), &self.facts);
             let planned = op.plan(&mut tx).await;
             if let Some((plan, cause)) = lost.take() {
@@ -72,7 +73,6 @@ impl Meta {
             if self.facts.options.read_only {
                 return Err(Error::ReadOnly);
             }
-            self.check_ours()?;
             match tx.commit(&plan.changes).await {
                 Ok(receipts) => return Ok(self.finish(plan, receipts)),
                 Err(CommitError::Conflict) => {
