@@ -81,6 +81,7 @@ impl Meta {
                 Change::AppendSlices { ino, index, .. }
                 | Change::ReplaceSlices { ino, index, .. }
                 | Change::RemoveChunk { ino, index } => self.facts.open.drop_view(*ino, *index),
+                Change::AddSustained(_, ino) => self.sustain(*ino),
                 Change::RemoveDirStat(dir) => self.dir_stats.forget(*dir),
                 Change::RemoveDirQuota(dir) => self.facts.quotas.forget_dir(*dir),
                 _ => {}

@@ -110,7 +110,8 @@ impl Meta {
             let mut listing = self.list(parent.src, true);
             while let Some(page) = listing.next().await? {
                 for batch in page.chunks(BATCH) {
-                    let made = self.clone_batch(caller, batch.to_vec(), parent.ino, mode, false).await?;
+                    let made =
+                        self.clone_batch(caller, batch.to_vec(), parent.ino, mode, false).await?;
                     done.fetch_add(made.len() as u64, Ordering::Relaxed);
                     let below: Vec<Cloned> = made.into_iter().filter(|n| n.attr.is_dir()).collect();
                     stream::iter(below.iter().map(Ok))

@@ -94,7 +94,10 @@ impl Listing<'_> {
                 match record {
                     Record::Attr(attr) => entry.attr = attr,
                     other => {
-                        return Err(Error::damaged("attr", format!("the engine answered {other:?}")));
+                        return Err(Error::damaged(
+                            "attr",
+                            format!("the engine answered {other:?}"),
+                        ));
                     }
                 }
             }

@@ -4,9 +4,9 @@ use tracing::warn;
 
 use super::Meta;
 use crate::error::Result;
+use crate::meta::Timestamp;
 use crate::meta::engine::{Change, CommitError};
 use crate::meta::record::changelog::{LogLine, LogOp};
-use crate::meta::Timestamp;
 
 impl Meta {
     /// Writes a line of its own, if the volume keeps a change log. The change itself is stored

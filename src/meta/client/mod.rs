@@ -5,6 +5,8 @@ mod acls;
 mod book;
 mod caller;
 mod clone;
+mod compaction;
+mod content;
 mod counts;
 mod dir_stats;
 mod facts;
@@ -16,6 +18,7 @@ mod ids;
 mod jobs;
 mod life;
 mod listing;
+mod locks;
 mod log;
 mod moves;
 mod names;
@@ -28,7 +31,6 @@ mod quota_rules;
 mod quotas;
 mod remove;
 mod session;
-mod shims;
 mod stale_sessions;
 mod statfs;
 mod summary;
@@ -36,10 +38,12 @@ mod trash;
 mod tree;
 mod usage;
 mod walk;
+mod xattrs;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 pub use caller::Caller;
+pub use content::Opened;
 pub use counts::Counts;
 pub use facts::Facts;
 pub use garbage::SliceStore;
@@ -59,9 +63,12 @@ use super::Ino;
 use super::engine::Engine;
 use super::run::Lanes;
 use book::Strays;
+use compaction::Compactions;
 use dir_stats::DirStats;
+use garbage::Garbage;
 use ids::Ids;
 use life::Life;
+use locks::LockQueues;
 use trash::HourDir;
 
 /// One volume's metadata, as this client sees it.
@@ -76,12 +83,20 @@ pub struct Meta {
     inode_ids: Ids,
     slice_ids: Ids,
     hour_dir: HourDir,
+    lock_queues: LockQueues,
     slices: OnceLock<Arc<dyn SliceStore>>,
+    garbage: Garbage,
+    compactions: Compactions,
+    /// For the tasks that this client starts.
+    me: Weak<Self>,
 }
 
 impl Meta {
     pub fn new(engine: Arc<dyn Engine>, options: Options) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new_cyclic(|me| Self {
+            garbage: Garbage::new(options.max_deletes),
+            compactions: Compactions::default(),
+            me: me.clone(),
             engine,
             facts: Facts::new(options),
             lanes: Lanes::new(),
@@ -92,6 +107,7 @@ impl Meta {
             inode_ids: Ids::inodes(),
             slice_ids: Ids::slices(),
             hour_dir: HourDir::default(),
+            lock_queues: LockQueues::default(),
             slices: OnceLock::new(),
         })
     }

@@ -86,11 +86,12 @@ impl Meta {
         exclusive: bool,
     ) -> Result<(Ino, Attr)> {
         let node = NodeKind { kind: FileKind::File, rdev: 0 };
-        let (ino, attr) = match self.make(caller, dir, name, node, (mode, umask), Bytes::new()).await? {
-            Made::New(ino, attr) => (ino, attr),
-            Made::Found(ino, attr) if !exclusive && attr.is_file() => (ino, attr),
-            Made::Found(..) => return Err(Error::Exists),
-        };
+        let (ino, attr) =
+            match self.make(caller, dir, name, node, (mode, umask), Bytes::new()).await? {
+                Made::New(ino, attr) => (ino, attr),
+                Made::Found(ino, attr) if !exclusive && attr.is_file() => (ino, attr),
+                Made::Found(..) => return Err(Error::Exists),
+            };
         self.facts.open.open(ino, &attr);
         Ok((ino, attr))
     }
@@ -235,7 +236,7 @@ impl Meta {
         }
     }
 
-    pub(super) fn refuse_writes(&self) -> Result<()> {
+    pub(in crate::meta) fn refuse_writes(&self) -> Result<()> {
         if self.facts.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 

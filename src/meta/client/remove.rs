@@ -95,6 +95,7 @@ impl Meta {
             let batch = take_batch(&mut left, self.engine.traits().batch);
             let hour = self.hour_for(dir, skip_trash).await?;
             removed += self.run(&UnlinkMany { caller, dir, names: &batch, hour }).await?;
+            self.wait_for_collection().await;
         }
         Ok(removed)
     }

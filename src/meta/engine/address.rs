@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Engine, kv};
+use super::{Engine, kv, sqlite};
 use crate::error::{Error, Result};
 
 /// Opens the store that `url` names.
 pub async fn connect(url: &str) -> Result<Arc<dyn Engine>> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
     match scheme {
+        "sqlite3" => sqlite::connect(url).await,
         "memkv" => Ok(Arc::new(kv::memory(rest))),
         _ => Err(Error::bad_input(format!(
             "metadata address {}: unknown scheme {scheme:?}",

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::meta::record::{AclRule, Attr, DirStat, Entry, Flock, Plock, Quota, QuotaKey, Slice};
+use crate::meta::record::{
+    AclRule, Attr, DirStat, Entry, Flock, Plock, Quota, QuotaKey, Slice, SliceSize,
+};
 use crate::meta::{Ino, Name, Sid, SliceId};
 
 /// What to read.
@@ -26,6 +28,8 @@ pub enum Key {
     Sustained(Sid, Ino),
     /// Real count of references; 1 if not tracked (R, K), 0 if there is no record (SQL).
     SliceRef(SliceId, u32),
+    /// The list of slices that compaction into this slice replaced at this unix second.
+    Delayed(SliceId, i64),
     DirStat(Ino),
     Quota(QuotaKey),
     Acl(u32),
@@ -47,6 +51,8 @@ pub enum Record {
     Plocks(Vec<Plock>),
     Sustained(bool),
     SliceRef(i64),
+    /// Empty if there is no such list.
+    Delayed(Vec<SliceSize>),
     DirStat(Option<DirStat>),
     Quota(Option<Quota>),
     Acl(Option<AclRule>),

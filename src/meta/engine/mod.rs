@@ -205,6 +205,18 @@ pub trait Engine: Send + Sync + 'static {
     async fn deleted_files(&self, before: i64, limit: usize) -> Result<Vec<DeletedFile>>;
     /// Slices whose reference count fell below one.
     async fn dead_slices(&self, limit: usize) -> Result<Vec<SliceSize>>;
+    /// Whether the slice has a reference record of its own. An engine that cannot tell "not tracked"
+    /// from "one reference" answers true where in doubt: nothing is deleted on a true.
+    async fn tracks(&self, slice: SliceSize) -> Result<bool> {
+        let records = self.read(&[Key::SliceRef(slice.id, slice.size)]).await?;
+        Ok(!matches!(records.first(), Some(Record::SliceRef(refs)) if *refs <= 0))
+    }
+    /// Removes the slice's tracked record if it says "one reference" where absence says the same
+    /// (R, K); one left behind goes with [`Engine::drop_single_refs`].
+    async fn drop_single_ref(&self, slice: SliceSize) -> Result<()> {
+        let _ = slice;
+        Ok(())
+    }
     /// Removes tracked records that say "one reference" where absence says the same (R, K).
     async fn drop_single_refs(&self) -> Result<()>;
     /// Delayed slice lists written at or before `before`.

@@ -3,8 +3,8 @@
 use super::{access, dir_times, log, room};
 use crate::error::{Error, Result};
 use crate::meta::engine::{Change, Key};
-use crate::meta::record::attr::{align4k, flag};
 use crate::meta::record::Attr;
+use crate::meta::record::attr::{align4k, flag};
 use crate::meta::record::changelog::LogOp;
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Name, Operation, Plan};
 

@@ -97,8 +97,7 @@ impl Operation for Make<'_> {
 impl Make<'_> {
     async fn node(&self, tx: &mut MetaTxn<'_>, dir: &Attr) -> Result<Attr> {
         let gid = if dir.mode & SETGID != 0 { dir.gid } else { self.caller.gid };
-        let mut node =
-            Attr::new(self.kind, self.mode, self.caller.uid, gid, self.dir, tx.now());
+        let mut node = Attr::new(self.kind, self.mode, self.caller.uid, gid, self.dir, tx.now());
         match self.kind {
             FileKind::Symlink => node.length = self.target.len() as u64,
             FileKind::Dir => {}

@@ -308,11 +308,16 @@ impl Move<'_> {
         }
     }
 
-    fn update_dirs(&mut self, tx: &MetaTxn<'_>, plan: &mut Plan<()>, src_links: i64, dst_links: i64) {
+    fn update_dirs(
+        &mut self,
+        tx: &MetaTxn<'_>,
+        plan: &mut Plan<()>,
+        src_links: i64,
+        dst_links: i64,
+    ) {
         let ((src, _), (dst, _)) = (self.op.from, self.op.to);
-        let nlink = |dir: &Attr, by: i64| {
-            u32::try_from(i64::from(dir.nlink) + by).unwrap_or(dir.nlink)
-        };
+        let nlink =
+            |dir: &Attr, by: i64| u32::try_from(i64::from(dir.nlink) + by).unwrap_or(dir.nlink);
         if src != dst && !src.is_trash() {
             let mut dir = self.src_dir.clone();
             dir.nlink = nlink(&dir, src_links);

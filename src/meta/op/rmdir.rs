@@ -51,7 +51,8 @@ impl Operation for Rmdir<'_> {
             dir.nlink = dir.nlink.saturating_sub(1);
             plan.touch(self.dir, dir, tx.now());
         }
-        let hour = drop_dir(tx, &mut plan, (self.dir, self.name), ino, found.attr.as_ref(), self.hour);
+        let hour =
+            drop_dir(tx, &mut plan, (self.dir, self.name), ino, found.attr.as_ref(), self.hour);
         plan.push(Change::RemoveDirStat(ino));
         plan.push(Change::RemoveDirQuota(ino));
         plan.use_dir(self.dir, 0, -4096, -1);

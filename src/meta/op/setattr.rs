@@ -70,7 +70,8 @@ impl Operation for SetAttr<'_> {
             plan.use_owner(before.uid, before.gid, -space, -inodes);
             plan.use_owner(node.uid, node.gid, space, inodes);
         }
-        let line = LogOp::SetAttr { ino: self.ino, set: self.set.bits(), clear_mode: 0, attr: &node };
+        let line =
+            LogOp::SetAttr { ino: self.ino, set: self.set.bits(), clear_mode: 0, attr: &node };
         log::log(tx, &mut plan, line);
         Ok(plan.with(node))
     }
@@ -96,8 +97,7 @@ impl SetAttr<'_> {
         mode = mode.map(|mode| mode | (before.mode & SETUID_SETGID));
         if before.mode & SETUID_SETGID != 0 && !before.is_dir() {
             // As ext4: a file that changes hands loses setuid, and setgid if the group may run it.
-            let keep =
-                if !caller.is_root() || before.mode & 0o010 != 0 { 0o1777 } else { 0o3777 };
+            let keep = if !caller.is_root() || before.mode & 0o010 != 0 { 0o1777 } else { 0o3777 };
             node.mode &= keep;
             mode = mode.map(|mode| mode & keep);
         }
@@ -128,11 +128,7 @@ impl SetAttr<'_> {
         mut mode: u16,
     ) -> Result<()> {
         let caller = self.caller;
-        if caller.check
-            && !caller.is_root()
-            && mode & SETGID != 0
-            && !caller.in_group(before.gid)
-        {
+        if caller.check && !caller.is_root() && mode & SETGID != 0 && !caller.in_group(before.gid) {
             mode &= !SETGID;
         }
         let stranger = !caller.is_root() && caller.uid != before.uid;
@@ -148,12 +144,7 @@ impl SetAttr<'_> {
         Ok(())
     }
 
-    async fn set_times(
-        &self,
-        tx: &mut MetaTxn<'_>,
-        before: &Attr,
-        node: &mut Attr,
-    ) -> Result<()> {
+    async fn set_times(&self, tx: &mut MetaTxn<'_>, before: &Attr, node: &mut Attr) -> Result<()> {
         if let Some(time) = self.set.atime {
             node.atime = self.time(tx, before, time, before.atime).await?;
         }

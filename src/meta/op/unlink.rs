@@ -35,7 +35,9 @@ impl Operation for Unlink<'_> {
         access::permits(tx, self.caller, &dir, access::WRITE | access::EXEC).await?;
         match &found.attr {
             Some(node) => access::may_remove(self.caller, &dir, node)?,
-            None if dir.has_flag(flag::APPEND | flag::IMMUTABLE) => return Err(Error::NotPermitted),
+            None if dir.has_flag(flag::APPEND | flag::IMMUTABLE) => {
+                return Err(Error::NotPermitted);
+            }
             None => {}
         }
 
@@ -43,8 +45,7 @@ impl Operation for Unlink<'_> {
         plan.remove_entry(self.dir, self.name);
         let touches_parent =
             !self.dir.is_trash() && dir_times::update(tx, &mut plan, self.dir, dir, false);
-        let removed =
-            remove_link(tx, &mut plan, (self.dir, self.name), &found, self.hour).await?;
+        let removed = remove_link(tx, &mut plan, (self.dir, self.name), &found, self.hour).await?;
         if let Some(node) = &found.attr {
             let length = if node.is_file() { node.length.cast_signed() } else { 0 };
             plan.use_dir(self.dir, -length, -node.space(), -1);

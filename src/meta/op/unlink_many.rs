@@ -4,8 +4,8 @@ use super::removal::remove_link;
 use super::{access, dir_times, log};
 use crate::error::{Error, Result};
 use crate::meta::engine::Key;
-use crate::meta::record::attr::flag;
 use crate::meta::record::FileKind;
+use crate::meta::record::attr::flag;
 use crate::meta::record::changelog::LogOp;
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Name, Operation, Plan};
 

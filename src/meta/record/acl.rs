@@ -97,7 +97,7 @@ pub fn encode_entries(entries: &[AclEntry]) -> Bytes {
 }
 
 pub fn decode_entries(mut raw: &[u8]) -> Result<Vec<AclEntry>> {
-    if raw.len() % ENTRY_LEN != 0 {
+    if !raw.len().is_multiple_of(ENTRY_LEN) {
         return Err(Error::damaged(
             "ACL entries",
             format!("{} bytes, not a multiple of 6", raw.len()),

@@ -112,7 +112,7 @@ impl Attr {
 
 /// Space charged for `length` bytes: whole 4 KiB pages, at least one.
 pub fn align4k(length: u64) -> i64 {
-    if length == 0 { 4096 } else { (length.div_ceil(4096) * 4096).cast_signed() }
+    i64::try_from(length.max(1).div_ceil(4096).saturating_mul(4096)).unwrap_or(i64::MAX)
 }
 
 /// Length of the fields every record written since 1.0 has, without the trailing pad byte.
@@ -192,3 +192,6 @@ impl Attr {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

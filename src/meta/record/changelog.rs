@@ -23,8 +23,8 @@ impl LogLine<'_> {
 
 /// What happened, in the words of the log.
 ///
-/// `trash` is the hour directory a node went to, or [`Ino::NONE`]; `touches_parent` says whether the
-/// parent's attr was written.
+/// `trash` is the hour directory a node went to, or [`Ino::NONE`]; `touches_parent` says whether
+/// the parent's attr was written.
 #[derive(Debug, Clone)]
 #[rustfmt::skip]
 pub enum LogOp<'a> {
@@ -33,7 +33,9 @@ pub enum LogOp<'a> {
         parent: Ino, name: &'a Name, uid: u32, gid: u32, kind: FileKind, mode: u16, umask: u16,
         target: &'a [u8], touches_parent: bool, ino: Ino,
     },
-    Unlink { parent: Ino, name: &'a Name, trash: Ino, opened: bool, touches_parent: bool, ino: Ino },
+    Unlink {
+        parent: Ino, name: &'a Name, trash: Ino, opened: bool, touches_parent: bool, ino: Ino,
+    },
     UnlinkBatch { parent: Ino, removed: &'a [(Name, Ino)], trash: Ino, touches_parent: bool },
     Rmdir { parent: Ino, name: &'a Name, trash: Ino, ino: Ino },
     Move {
@@ -60,7 +62,9 @@ pub enum LogOp<'a> {
     Truncate { ino: Ino, old: u64, new: u64, flags: u8 },
     Fallocate { ino: Ino, off: u64, size: u64, mode: u8 },
     /// `records` is the chunk's count afterwards; on Redis, where it is not known in time, 0.
-    Write { ino: Ino, index: u32, off: u32, id: SliceId, len: u32, mtime: Timestamp, records: usize },
+    Write {
+        ino: Ino, index: u32, off: u32, id: SliceId, len: u32, mtime: Timestamp, records: usize,
+    },
     CopyFileRange { from: (Ino, u64), to: (Ino, u64), size: u64, length: u64 },
     CompactChunk {
         ino: Ino, index: u32, skipped: usize, replaced: usize, pos: u32, slice: SliceSize,
@@ -96,13 +100,16 @@ const BEHAVIOR: &str = "linux";
 impl fmt::Display for LogOp<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Create { parent, name, uid, gid, kind, mode, umask, target, touches_parent, ino } => {
+            Self::Create {
+                parent, name, uid, gid, kind, mode, umask, target, touches_parent, ino,
+            } => {
                 let (name, kind, target) = (text(name), *kind as u8, Escaped(target));
                 write!(f, "CREATE({parent},{name},{uid},{gid},{kind},{mode},{umask},{target},\
                            {BEHAVIOR},{touches_parent}):{ino}")
             }
             Self::Unlink { parent, name, trash, opened, touches_parent, ino } =>
-                write!(f, "UNLINK({parent},{},{trash},{opened},{touches_parent}):{ino}", text(name)),
+                write!(f, "UNLINK({parent},{},{trash},{opened},{touches_parent}):{ino}",
+                    text(name)),
             Self::UnlinkBatch { parent, removed, trash, touches_parent } => {
                 let names = joined(removed.iter().map(|(name, _)| text(name)));
                 let inodes = joined(removed.iter().map(|(_, ino)| ino));
@@ -116,15 +123,17 @@ impl fmt::Display for LogOp<'_> {
             Self::Link { ino, parent, name, touches_parent, nlink } =>
                 write!(f, "LINK({ino},{parent},{},{touches_parent}):{nlink}", text(name)),
             Self::Clone { source, parent, name, ino, mode, umask, is_top } =>
-                write!(f, "CLONE({source},{parent},{},{ino},{mode},{umask},{is_top}):{ino}", text(name)),
-            Self::Attach { ino, parent, name } => write!(f, "ATTACH({ino},{parent},{})", text(name)),
+                write!(f, "CLONE({source},{parent},{},{ino},{mode},{umask},{is_top}):{ino}",
+                    text(name)),
+            Self::Attach { ino, parent, name } =>
+                write!(f, "ATTACH({ino},{parent},{})", text(name)),
             Self::Cleanup { ino } => write!(f, "CLEANUP({ino})"),
             Self::RepairDir { ino } => write!(f, "REPAIRDIR({ino})"),
 
             Self::SetAttr { ino, set, clear_mode, attr } => {
                 let Attr { uid, gid, mode, flags, atime, mtime, ctime, access_acl, .. } = attr;
-                write!(f, "SETATTR({ino},{set},{clear_mode},{uid},{gid},{mode},{flags},{},{},{},{},{},{},\
-                           {access_acl})",
+                write!(f, "SETATTR({ino},{set},{clear_mode},{uid},{gid},{mode},{flags},\
+                           {},{},{},{},{},{},{access_acl})",
                     atime.sec, mtime.sec, atime.nsec, mtime.nsec, ctime.sec, ctime.nsec)
             }
             Self::Access { ino } => write!(f, "ACCESS({ino})"),
@@ -134,20 +143,26 @@ impl fmt::Display for LogOp<'_> {
             Self::SetFacl { ino, kind, rule } =>
                 write!(f, "SETFACL({ino},{},{})", *kind as u8, Escaped(&rule.encode())),
 
-            Self::Truncate { ino, old, new, flags } => write!(f, "TRUNCATE({ino},{old},{new},{flags})"),
-            Self::Fallocate { ino, off, size, mode } => write!(f, "FALLOCATE({ino},{off},{size},{mode})"),
+            Self::Truncate { ino, old, new, flags } =>
+                write!(f, "TRUNCATE({ino},{old},{new},{flags})"),
+            Self::Fallocate { ino, off, size, mode } =>
+                write!(f, "FALLOCATE({ino},{off},{size},{mode})"),
             Self::Write { ino, index, off, id, len, mtime, records } =>
-                write!(f, "WRITE({ino},{index},{off},{id},{len},{},{}):{records}", mtime.sec, mtime.nsec),
+                write!(f, "WRITE({ino},{index},{off},{id},{len},{},{}):{records}",
+                    mtime.sec, mtime.nsec),
             Self::CopyFileRange { from, to, size, length } =>
                 write!(f, "COPYFILERANGE({},{},{},{},{size}):{length}", from.0, from.1, to.0, to.1),
-            Self::CompactChunk { ino, index, skipped, replaced, pos, slice: SliceSize { id, size } } =>
+            Self::CompactChunk {
+                ino, index, skipped, replaced, pos, slice: SliceSize { id, size },
+            } =>
                 write!(f, "COMPACTCHUNK({ino},{index},{skipped},{replaced},{pos},{id},{size})"),
             Self::DeleteChunk { ino, index } => write!(f, "DELCHUNK({ino},{index})"),
             Self::DeleteSlice(SliceSize { id, size }) => write!(f, "DELETESLICE({id},{size})"),
             Self::CleanupDelayedSlices { id, at } => write!(f, "CLEANUP_DELAYED_SLICES({id},{at})"),
             Self::CleanupTrashSlices { id, at } => write!(f, "CLEANUP_TRASH_SLICES({id},{at})"),
 
-            Self::Flock { ino, owner, kind } => write!(f, "FLOCK({ino},{},{})", owner.0, letter(*kind)),
+            Self::Flock { ino, owner, kind } =>
+                write!(f, "FLOCK({ino},{},{})", owner.0, letter(*kind)),
             Self::SetLk { ino, owner, kind, start, end, pid } =>
                 write!(f, "SETLK({ino},{},{},{start},{end},{pid})", owner.0, letter(*kind)),
 
@@ -180,11 +195,11 @@ struct Escaped<'a>(&'a [u8]);
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for byte in self.0 {
-            match byte {
-                b',' | b'%' | b'(' | b')' | b'"' | b'\\' | ..32 | 127.. => {
-                    write!(f, "%{byte:02X}")?
-                }
-                _ => fmt::Write::write_char(f, char::from(*byte))?,
+            let is_plain = matches!(byte, b' '..=b'~') && !b",%()\"\\".contains(byte);
+            if is_plain {
+                fmt::Write::write_char(f, char::from(*byte))?;
+            } else {
+                write!(f, "%{byte:02X}")?;
             }
         }
         Ok(())

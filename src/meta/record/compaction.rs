@@ -67,19 +67,13 @@ fn stays(first: &Slice, later: &[Slice], fragments: &[Slice], size: u32) -> bool
 /// Without the holes at both ends. All holes: one zero byte, so that there is something to write.
 fn trimmed(mut fragments: Vec<Slice>) -> Vec<Slice> {
     let is_data = |fragment: &Slice| !fragment.id.is_hole();
-    match (fragments.iter().position(is_data), fragments.iter().rposition(is_data)) {
-        (Some(first), Some(last)) => {
-            fragments.truncate(last + 1);
-            fragments.drain(..first);
-        }
-        _ => {
-            fragments.drain(..fragments.len().saturating_sub(1));
-            if let Some(hole) = fragments.first_mut() {
-                hole.len = 1;
-            }
-        }
+    if let Some(last) = fragments.iter().rposition(is_data) {
+        fragments.truncate(last + 1);
+        fragments.drain(..fragments.iter().position(is_data).unwrap_or(0));
+        return fragments;
     }
-    fragments
+    let last = fragments.pop();
+    last.map(|hole| Slice { len: 1, ..hole }).into_iter().collect()
 }
 
 impl Compaction {
@@ -212,7 +206,9 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
         #[test]
-        fn compaction_keeps_every_byte(records in records(), unit in prop::sample::select(&[1, MIB])) {
+        fn compaction_keeps_every_byte(
+            records in records(), unit in prop::sample::select(&[1, MIB])
+        ) {
             // In units of a MiB, records in front are skipped; of a byte, none is.
             let scaled = |by: &dyn Fn(u32) -> u32, all: &[Slice]| -> Vec<Slice> {
                 let scale = |s: &Slice| slice(by(s.pos), s.id.0, by(s.size), by(s.off), by(s.len));

@@ -109,7 +109,7 @@ pub fn encode_ranges(ranges: &[PlockRange]) -> Bytes {
 }
 
 pub fn decode_ranges(mut raw: &[u8]) -> Result<Vec<PlockRange>> {
-    if raw.len() % RANGE_LEN != 0 {
+    if !raw.len().is_multiple_of(RANGE_LEN) {
         return Err(Error::damaged("plock", format!("{} bytes, not a multiple of 24", raw.len())));
     }
     let mut ranges = Vec::with_capacity(raw.len() / RANGE_LEN);
@@ -215,7 +215,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_reads_back(
-            parts in prop::collection::vec((any::<bool>(), any::<u32>(), any::<u64>(), any::<u64>()), 0..5)
+            parts in prop::collection::vec(any::<(bool, u32, u64, u64)>(), 0..5)
         ) {
             let ranges: Vec<_> = parts.into_iter().map(|(write, pid, start, end)| PlockRange {
                 kind: if write { LockKind::Write } else { LockKind::Read }, pid, start, end,

@@ -45,10 +45,9 @@ impl Quota {
         self.max_space > 0 || self.max_inodes > 0
     }
 
-    /// A record that only counts usage: its limits are the marks of "never set" or "removed". Peers
-    /// leave one behind for a directory whose quota was just deleted.
+    /// A record that only counts usage: its limits are the marks of "never set" or "removed".
     pub fn is_unset(&self) -> bool {
-        self.max_space < 0 && self.max_inodes < 0
+        self.max_space == -1 && self.max_inodes == -1
     }
 
     /// Whether so much more would pass a limit. Giving back is never too much.

@@ -78,7 +78,10 @@ mod tests {
         let info = SessionInfo { mount_point: "/<&>".into(), ..SessionInfo::default() };
         assert_eq!(
             String::from_utf8(info.encode().unwrap()).unwrap(),
-            r#"{"Version":"","HostName":"","MountPoint":"/\u003c\u0026\u003e","MountTime":"","ProcessID":0}"#
+            concat!(
+                r#"{"Version":"","HostName":"","MountPoint":"/\u003c\u0026\u003e","#,
+                r#""MountTime":"","ProcessID":0}"#
+            )
         );
     }
 
@@ -112,8 +115,8 @@ mod tests {
 
         #[test]
         fn what_is_written_reads_back(
-            version: String, host_name: String, ip_addrs: Vec<String>, mount_point: String,
-            mount_time: String, process_id: u32
+            version: String, host_name: String, mount_point: String, mount_time: String,
+            ip_addrs in prop::collection::vec(any::<String>(), 0..4), process_id: u32
         ) {
             let info =
                 SessionInfo { version, host_name, ip_addrs, mount_point, mount_time, process_id };

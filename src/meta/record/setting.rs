@@ -14,6 +14,7 @@ pub use rules::{Compression, block_size_for};
 /// The volume's setting. Field order is the stored order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "PascalCase", default)]
+#[allow(clippy::struct_excessive_bools, reason = "the stored record has them")]
 pub struct Setting {
     pub name: String,
     #[serde(rename = "UUID")]

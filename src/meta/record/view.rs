@@ -213,7 +213,7 @@ pub(super) mod tests {
         bytes
     }
 
-    /// The overlay as JuiceFS keeps it, one position at a time: a fragment ends where another
+    /// The overlay worked out one position at a time: a fragment ends where another
     /// record, another piece of the same record, or an uncovered stretch begins.
     fn naive(records: &[Slice]) -> Vec<Slice> {
         let end = records.iter().map(Slice::end).max().unwrap_or(0);

@@ -19,6 +19,8 @@ pub enum Lane {
     Name(Ino, Name),
     /// Two names, such as both ends of a rename.
     Names((Ino, Name), (Ino, Name)),
+    /// The locks of a node: they have nothing to do with its attr.
+    Locks(Ino),
 }
 
 pub struct Lanes {
@@ -42,6 +44,7 @@ impl Lanes {
         match lane {
             Lane::Free => (None, None),
             Lane::Node(ino) => (Some(self.stripe(ino).lock().await), None),
+            Lane::Locks(ino) => (Some(self.stripe((ino, "locks")).lock().await), None),
             Lane::Name(dir, name) => (Some(self.stripe((dir, name)).lock().await), None),
             Lane::Names(one, two) => {
                 let (low, high) = {

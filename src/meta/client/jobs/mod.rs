@@ -4,6 +4,8 @@
 //! ago, and if so takes the turn. Jobs are safe to run at the same time; turns only spare work.
 
 mod change_log;
+mod deleted_files;
+mod slices;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +25,10 @@ const LONGEST: Duration = Duration::from_secs(55 * 60);
 pub enum Job {
     /// Cleans up after clients that went away.
     StaleSessions,
+    /// Deletes the data of removed files that other clients did not.
+    DeletedFiles,
+    /// Deletes objects of slices that nothing refers to.
+    Slices,
     /// Empties the trash of what is in it long enough.
     Trash,
     /// Drops change log lines that are old or too many.
@@ -30,11 +36,14 @@ pub enum Job {
 }
 
 impl Job {
-    pub const ALL: [Job; 3] = [Job::StaleSessions, Job::Trash, Job::ChangeLog];
+    pub const ALL: [Job; 5] =
+        [Job::StaleSessions, Job::DeletedFiles, Job::Slices, Job::Trash, Job::ChangeLog];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::StaleSessions => "stale sessions",
+            Self::DeletedFiles => "deleted files",
+            Self::Slices => "slices",
             Self::Trash => "trash",
             Self::ChangeLog => "change log",
         }
@@ -43,7 +52,7 @@ impl Job {
     fn period(self, heartbeat: Duration) -> Duration {
         match self {
             Self::StaleSessions => heartbeat,
-            Self::Trash => HOUR,
+            Self::DeletedFiles | Self::Slices | Self::Trash => HOUR,
             Self::ChangeLog => Duration::from_secs(5 * 60),
         }
     }
@@ -52,6 +61,8 @@ impl Job {
     fn counter(self) -> Counter {
         match self {
             Self::StaleSessions => Counter::LastCleanupSessions,
+            Self::DeletedFiles => Counter::LastCleanupFiles,
+            Self::Slices => Counter::NextCleanupSlices,
             Self::Trash => Counter::LastCleanupTrash,
             Self::ChangeLog => Counter::LastCleanupChangelog,
         }
@@ -63,7 +74,12 @@ impl Meta {
     pub async fn run_job(&self, job: Job) -> Result<u64> {
         match job {
             Job::StaleSessions => self.clean_stale_sessions().await,
-            Job::Trash => self.clean_trash(Timestamp::now().sec).await,
+            Job::DeletedFiles => self.clean_deleted_files(Timestamp::now().sec).await,
+            Job::Slices => self.clean_slices().await,
+            Job::Trash => {
+                let now = Timestamp::now().sec;
+                Ok(self.clean_trash(now).await? + self.clean_delayed_slices(now).await?)
+            }
             Job::ChangeLog => self.trim_change_log().await,
         }
     }

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::keys::{StoreKey, prefix};
 use super::overlay::Overlay;
-use super::values;
+use super::values::{self, fixed};
 use crate::error::{Error, Result};
 use crate::meta::engine::Change;
 use crate::meta::record::chunk::SLICE_LEN;
@@ -39,8 +39,7 @@ impl<'a> Applier<'a> {
             Change::PutAttr(ino, attr) => self.put(&StoreKey::Attr(*ino), attr.encode()),
             Change::RemoveAttr(ino) => self.delete(&StoreKey::Attr(*ino)),
             Change::PutEntry(dir, name, entry) => {
-                let raw = Bytes::copy_from_slice(&entry.encode());
-                self.put(&StoreKey::Entry(*dir, name.clone()), raw);
+                self.put(&StoreKey::Entry(*dir, name.clone()), fixed(entry.encode()));
             }
             Change::RemoveEntry(dir, name) => self.delete(&StoreKey::Entry(*dir, name.clone())),
             Change::AddParent { ino, parent, count } => {
@@ -100,7 +99,7 @@ impl<'a> Applier<'a> {
             // A plain write leaves no reference record, and usage is flushed beside commits.
             Change::NewSlice(_) | Change::AddUsage { .. } => {}
             Change::PutDirStat(ino, stat) => {
-                self.put(&StoreKey::DirStat(*ino), values::encode_dir_stat(stat));
+                self.put(&StoreKey::DirStat(*ino), fixed(stat.encode()));
             }
             Change::RemoveDirStat(ino) => self.delete(&StoreKey::DirStat(*ino)),
             Change::RemoveDirQuota(ino) => self.delete(&StoreKey::Quota(QuotaKey::Dir(*ino))),

@@ -52,6 +52,11 @@ impl KvEngine {
         Ok(slices)
     }
 
+    pub(super) async fn has_ref(&self, slice: SliceSize) -> Result<bool> {
+        let key = StoreKey::SliceRef(slice.id, slice.size).encode();
+        Ok(self.store.get(&[key]).await?.iter().any(Option::is_some))
+    }
+
     pub(super) async fn drop_zero_refs(&self) -> Result<()> {
         let mut zero = Vec::new();
         self.walk_slice_refs(|slice, beyond_first| {
@@ -62,18 +67,26 @@ impl KvEngine {
         })
         .await?;
         for keys in zero.chunks(BATCH) {
-            self.update("dropping single references", keys, |values| {
-                let mut writes = Vec::new();
-                for (key, value) in keys.iter().zip(values) {
-                    if value.is_some() && values::decode_number(value.as_ref())? == 0 {
-                        writes.push((key.clone(), None));
-                    }
-                }
-                Ok((writes, ()))
-            })
-            .await?;
+            self.drop_if_zero(keys).await?;
         }
         Ok(())
+    }
+
+    pub(super) async fn drop_zero_ref(&self, slice: SliceSize) -> Result<()> {
+        self.drop_if_zero(&[StoreKey::SliceRef(slice.id, slice.size).encode()]).await
+    }
+
+    async fn drop_if_zero(&self, keys: &[Vec<u8>]) -> Result<()> {
+        self.update("dropping single references", keys, |values| {
+            let mut writes = Vec::new();
+            for (key, value) in keys.iter().zip(values) {
+                if value.is_some() && values::decode_number(value.as_ref())? == 0 {
+                    writes.push((key.clone(), None));
+                }
+            }
+            Ok((writes, ()))
+        })
+        .await
     }
 
     async fn walk_slice_refs(

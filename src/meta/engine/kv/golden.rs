@@ -228,16 +228,16 @@ fn times_are_big_endian() {
 fn a_dir_stat_decodes_and_encodes() {
     let raw = hex("00000000000493e4 000000000004c000 0000000000000003");
     let stat = DirStat { length: 300_004, space: 311_296, inodes: 3 };
-    assert_eq!(values::encode_dir_stat(&stat), raw);
-    assert_eq!(values::decode_dir_stat(&raw).expect("decodes"), stat);
+    assert_eq!(stat.encode().as_slice(), raw);
+    assert_eq!(DirStat::decode(&raw).expect("decodes"), stat);
 }
 
 #[test]
 fn a_quota_decodes_and_encodes() {
     let raw = hex("0000000040000000 ffffffffffffffff 0000000000006000 0000000000000005");
     let quota = Quota { max_space: 1 << 30, max_inodes: -1, used_space: 24_576, used_inodes: 5 };
-    assert_eq!(values::encode_quota(&quota), raw);
-    assert_eq!(values::decode_quota(&raw).expect("decodes"), quota);
+    assert_eq!(quota.encode().as_slice(), raw);
+    assert_eq!(Quota::decode(&raw).expect("decodes"), quota);
 }
 
 #[test]
@@ -259,8 +259,8 @@ fn values_cut_short_are_damaged_not_guessed() {
     let damaged = [
         values::decode_number(Some(&short)).err(),
         values::decode_time(Some(&short)).err(),
-        values::decode_dir_stat(&short).err(),
-        values::decode_quota(&short).err(),
+        DirStat::decode(&short).err(),
+        Quota::decode(&short).err(),
         values::decode_flocks(&short).err(),
         values::decode_plocks(&short).err(),
         values::decode_plocks(&hex("0000000000000001 0000000000000002 00000018 00")).err(),

@@ -54,7 +54,7 @@ impl StoreKey {
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::Setting => b"setting".to_vec(),
-            Self::Counter(counter) => tagged(b"C", |key| key.put_slice(counter_name(*counter))),
+            Self::Counter(counter) => tagged(b"C", |key| key.put_slice(counter.name().as_bytes())),
             Self::Attr(ino) => of_node(*ino, b'I', |_| ()),
             Self::Entry(ino, name) => of_node(*ino, b'D', |key| key.put_slice(name.as_bytes())),
             Self::Parent { ino, parent } => of_node(*ino, b'P', |key| key.put_u64_le(parent.0)),
@@ -166,27 +166,23 @@ pub mod prefix {
     pub const ACLS: &[u8] = b"R";
 }
 
-const COUNTERS: [(Counter, &[u8]); 12] = [
-    (Counter::UsedSpace, b"usedSpace"),
-    (Counter::TotalInodes, b"totalInodes"),
-    (Counter::NextInode, b"nextInode"),
-    (Counter::NextChunk, b"nextChunk"),
-    (Counter::NextSession, b"nextSession"),
-    (Counter::NextTrash, b"nextTrash"),
-    (Counter::AclMaxId, b"aclMaxId"),
-    (Counter::LastCleanupSessions, b"lastCleanupSessions"),
-    (Counter::LastCleanupFiles, b"lastCleanupFiles"),
-    (Counter::NextCleanupSlices, b"nextCleanupSlices"),
-    (Counter::LastCleanupTrash, b"lastCleanupTrash"),
-    (Counter::LastCleanupChangelog, b"lastCleanupChangelog"),
+const COUNTERS: [Counter; 12] = [
+    Counter::UsedSpace,
+    Counter::TotalInodes,
+    Counter::NextInode,
+    Counter::NextChunk,
+    Counter::NextSession,
+    Counter::NextTrash,
+    Counter::AclMaxId,
+    Counter::LastCleanupSessions,
+    Counter::LastCleanupFiles,
+    Counter::NextCleanupSlices,
+    Counter::LastCleanupTrash,
+    Counter::LastCleanupChangelog,
 ];
 
-fn counter_name(counter: Counter) -> &'static [u8] {
-    COUNTERS.iter().find(|(known, _)| *known == counter).map_or(b"", |(_, name)| name)
-}
-
 fn counter_named(name: &[u8]) -> Option<Counter> {
-    COUNTERS.iter().find(|(_, known)| *known == name).map(|(counter, _)| *counter)
+    COUNTERS.into_iter().find(|counter| counter.name().as_bytes() == name)
 }
 
 fn tagged(tag: &[u8], rest: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {

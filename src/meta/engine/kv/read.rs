@@ -7,7 +7,7 @@ use super::store::{KvStore, Pair, Scan};
 use super::values;
 use crate::error::{Error, Result};
 use crate::meta::engine::{Found, Key, Record};
-use crate::meta::record::{AclRule, Attr, Entry, chunk};
+use crate::meta::record::{AclRule, Attr, DirStat, Entry, Quota, chunk, delayed};
 use crate::meta::{Ino, Name};
 
 /// Where values come from: the store itself, or a transaction that remembers what it answered.
@@ -80,6 +80,7 @@ fn point(key: &Key) -> Option<Vec<u8>> {
         Key::Plocks(ino) => StoreKey::Plocks(*ino),
         Key::Sustained(sid, ino) => StoreKey::Sustained(*sid, *ino),
         Key::SliceRef(id, size) => StoreKey::SliceRef(*id, *size),
+        Key::Delayed(id, at) => StoreKey::Delayed { at: *at, id: *id },
         Key::DirStat(ino) => StoreKey::DirStat(*ino),
         Key::Quota(quota) => StoreKey::Quota(*quota),
         Key::Acl(id) => StoreKey::Acl(*id),
@@ -115,8 +116,9 @@ fn stored(key: &Key, raw: Option<Bytes>) -> Result<Record> {
         Key::Sustained(..) => Record::Sustained(raw.is_some()),
         // The store counts references beyond the first, and only once there were any.
         Key::SliceRef(..) => Record::SliceRef(values::decode_number(raw.as_ref())? + 1),
-        Key::DirStat(_) => Record::DirStat(bytes.map(values::decode_dir_stat).transpose()?),
-        Key::Quota(_) => Record::Quota(bytes.map(values::decode_quota).transpose()?),
+        Key::Delayed(..) => Record::Delayed(delayed::decode(bytes.unwrap_or_default())?),
+        Key::DirStat(_) => Record::DirStat(bytes.map(DirStat::decode).transpose()?),
+        Key::Quota(_) => Record::Quota(bytes.map(Quota::decode).transpose()?),
         Key::Acl(_) => Record::Acl(bytes.map(AclRule::decode).transpose()?),
         Key::HasEntries(_) | Key::Xattrs(_) | Key::Parents(_) => {
             return Err(Error::damaged("answer", "one value for a range"));

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use super::KvEngine;
 use super::keys::{StoreKey, prefix};
 use super::store::Scan;
-use super::values;
+use super::values::fixed;
 use crate::error::Result;
 use crate::meta::Ino;
 use crate::meta::record::{DirStat, Quota, QuotaKey};
@@ -33,13 +33,13 @@ impl KvEngine {
                     let mut writes = Vec::new();
                     let mut missed = Vec::new();
                     for (((ino, delta), key), value) in some.iter().zip(&keys).zip(values) {
-                        let mut stat = value.as_deref().map(values::decode_dir_stat).transpose()?;
+                        let mut stat = value.as_deref().map(DirStat::decode).transpose()?;
                         if let Some(stat) = &mut stat {
                             *stat += *delta;
                         }
                         match stat.filter(|stat| !stat.is_negative()) {
                             Some(stat) => {
-                                writes.push((key.clone(), Some(values::encode_dir_stat(&stat))));
+                                writes.push((key.clone(), Some(fixed(stat.encode()))));
                             }
                             None => missed.push(*ino),
                         }
@@ -59,7 +59,7 @@ impl KvEngine {
         self.update("storing a dir stat", &[node], |values| {
             let writes = match values[0] {
                 Some(_) => {
-                    vec![(StoreKey::DirStat(ino).encode(), Some(values::encode_dir_stat(stat)))]
+                    vec![(StoreKey::DirStat(ino).encode(), Some(fixed(stat.encode())))]
                 }
                 None => Vec::new(),
             };
@@ -79,7 +79,7 @@ impl KvEngine {
         for kind in [prefix::DIR_QUOTAS, prefix::USER_QUOTAS, prefix::GROUP_QUOTAS] {
             self.walk(Scan::prefix(kind.to_vec()), |key, value| {
                 if let Some(StoreKey::Quota(quota)) = StoreKey::decode(key) {
-                    quotas.push((quota, values::decode_quota(&value)?));
+                    quotas.push((quota, Quota::decode(&value)?));
                 }
                 Ok(ControlFlow::Continue(()))
             })
@@ -90,7 +90,7 @@ impl KvEngine {
 
     pub(super) async fn one_quota(&self, key: QuotaKey) -> Result<Option<Quota>> {
         let raw = self.one(&StoreKey::Quota(key)).await?;
-        raw.as_deref().map(values::decode_quota).transpose()
+        raw.as_deref().map(Quota::decode).transpose()
     }
 
     pub(super) async fn write_quota(
@@ -101,7 +101,7 @@ impl KvEngine {
     ) -> Result<bool> {
         let key = StoreKey::Quota(key).encode();
         self.update("storing a quota", std::slice::from_ref(&key), |values| {
-            let old = values[0].as_deref().map(values::decode_quota).transpose()?;
+            let old = values[0].as_deref().map(Quota::decode).transpose()?;
             let counted = if usage { *quota } else { old.unwrap_or_default() };
             let new = Quota {
                 max_space: quota.max_space,
@@ -109,7 +109,7 @@ impl KvEngine {
                 used_space: counted.used_space,
                 used_inodes: counted.used_inodes,
             };
-            Ok((vec![(key.clone(), Some(values::encode_quota(&new)))], old.is_none()))
+            Ok((vec![(key.clone(), Some(fixed(new.encode())))], old.is_none()))
         })
         .await
     }
@@ -121,8 +121,8 @@ impl KvEngine {
             let left = match key {
                 QuotaKey::Dir(_) => None,
                 QuotaKey::User(_) | QuotaKey::Group(_) => {
-                    let old = values::decode_quota(raw)?;
-                    Some(values::encode_quota(&Quota { max_space: -1, max_inodes: -1, ..old }))
+                    let unset = Quota { max_space: -1, max_inodes: -1, ..Quota::decode(raw)? };
+                    Some(fixed(unset.encode()))
                 }
             };
             Ok((vec![(raw_key.clone(), left)], ()))
@@ -140,7 +140,7 @@ impl KvEngine {
         self.update("adding to quotas", &keys, |values| {
             let mut writes = Vec::new();
             for (((quota_key, (space, inodes)), key), raw) in sums.iter().zip(&keys).zip(values) {
-                let stored = raw.as_deref().map(values::decode_quota).transpose()?;
+                let stored = raw.as_deref().map(Quota::decode).transpose()?;
                 // A directory without a record has no quota; owners are counted from the first on.
                 let quota = match quota_key {
                     QuotaKey::Dir(_) => stored,
@@ -149,7 +149,7 @@ impl KvEngine {
                 if let Some(mut quota) = quota {
                     quota.used_space += space;
                     quota.used_inodes += inodes;
-                    writes.push((key.clone(), Some(values::encode_quota(&quota))));
+                    writes.push((key.clone(), Some(fixed(quota.encode()))));
                 }
             }
             Ok((writes, ()))

@@ -4,28 +4,33 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::error::{Error, Result};
 use crate::meta::record::lock::{decode_ranges, encode_ranges};
-use crate::meta::record::{Counter, DirStat, Flock, LockKind, Plock, Quota};
+use crate::meta::record::{Counter, Flock, LockKind, Plock};
 use crate::meta::{LockOwner, Sid};
 
 /// The value of a sustained mark.
 pub const MARK: Bytes = Bytes::from_static(&[1]);
 
+/// A record of fixed length as a value.
+pub fn fixed<const N: usize>(raw: [u8; N]) -> Bytes {
+    Bytes::copy_from_slice(&raw)
+}
+
 /// Numbers that are added to: counters, parent counts, references.
 pub fn encode_number(value: i64) -> Bytes {
-    Bytes::copy_from_slice(&value.to_le_bytes())
+    fixed(value.to_le_bytes())
 }
 
 pub fn decode_number(raw: Option<&Bytes>) -> Result<i64> {
-    fixed("number", raw).map(i64::from_le_bytes)
+    eight("number", raw).map(i64::from_le_bytes)
 }
 
 /// Numbers that are set: unix seconds.
 pub fn encode_time(value: i64) -> Bytes {
-    Bytes::copy_from_slice(&value.to_be_bytes())
+    fixed(value.to_be_bytes())
 }
 
 pub fn decode_time(raw: Option<&Bytes>) -> Result<i64> {
-    fixed("time", raw).map(i64::from_be_bytes)
+    eight("time", raw).map(i64::from_be_bytes)
 }
 
 pub fn encode_counter(counter: Counter, value: i64) -> Bytes {
@@ -58,24 +63,6 @@ fn is_election(counter: Counter) -> bool {
         | Counter::NextTrash
         | Counter::AclMaxId => false,
     }
-}
-
-pub fn encode_dir_stat(stat: &DirStat) -> Bytes {
-    encode_fields(&[stat.length, stat.space, stat.inodes])
-}
-
-pub fn decode_dir_stat(raw: &[u8]) -> Result<DirStat> {
-    let [length, space, inodes] = decode_fields("dir stat", raw)?;
-    Ok(DirStat { length, space, inodes })
-}
-
-pub fn encode_quota(quota: &Quota) -> Bytes {
-    encode_fields(&[quota.max_space, quota.max_inodes, quota.used_space, quota.used_inodes])
-}
-
-pub fn decode_quota(raw: &[u8]) -> Result<Quota> {
-    let [max_space, max_inodes, used_space, used_inodes] = decode_fields("quota", raw)?;
-    Ok(Quota { max_space, max_inodes, used_space, used_inodes })
 }
 
 const FLOCK_LEN: usize = 17;
@@ -135,26 +122,11 @@ pub fn decode_plocks(raw: &[u8]) -> Result<Vec<Plock>> {
 }
 
 /// Eight bytes; a missing or empty value is zero.
-fn fixed(what: &str, raw: Option<&Bytes>) -> Result<[u8; 8]> {
+fn eight(what: &str, raw: Option<&Bytes>) -> Result<[u8; 8]> {
     match raw.map(AsRef::as_ref) {
         None | Some([]) => Ok([0; 8]),
         Some(raw) => raw
             .try_into()
             .map_err(|_| Error::damaged(what, format!("{} bytes instead of 8", raw.len()))),
     }
-}
-
-fn encode_fields(fields: &[i64]) -> Bytes {
-    let mut out = BytesMut::with_capacity(fields.len() * 8);
-    for field in fields {
-        out.put_i64(*field);
-    }
-    out.freeze()
-}
-
-fn decode_fields<const N: usize>(what: &str, mut raw: &[u8]) -> Result<[i64; N]> {
-    if raw.len() != N * 8 {
-        return Err(Error::damaged(what, format!("{} bytes instead of {}", raw.len(), N * 8)));
-    }
-    Ok(std::array::from_fn(|_| raw.get_i64()))
 }

@@ -55,8 +55,8 @@ impl AclRule {
         (mode & SPECIAL | rule.mode(), Some(rule))
     }
 
-    /// Whether a caller may do all of `want` (rwx bits) with a node of these owners. The first class
-    /// that fits decides; among groups, any that grants is enough. Root is not treated specially.
+    /// Whether a caller may do all of `want` (rwx bits) with a node of these owners. The first
+    /// class that fits decides; among groups, any that grants is enough. Root is nobody special.
     pub fn permits(
         &self,
         uid: u32,
@@ -91,7 +91,7 @@ mod tests {
 
     use super::super::tests::{named, rules, sample};
     use super::*;
-    use crate::meta::record::FileKind;
+    use crate::meta::record::{FileKind, hex};
     use crate::meta::{Ino, Timestamp};
 
     fn rule(owner: u16, group: u16, mask: u16, other: u16) -> AclRule {
@@ -151,6 +151,19 @@ mod tests {
         let (mode, access) = sample().for_child(0o2644);
         assert_eq!(mode, 0o2644);
         assert_eq!(access, Some(AclRule { owner: 6, mask: 4, other: 4, ..sample() }));
+    }
+
+    #[test]
+    fn rules_change_as_the_go_client_changes_them() {
+        // What it stored for a file made 0666 in a directory with the sample as default, and for
+        // a file with the sample after chmod 0640.
+        let child = hex("0006 0004 0006 0004 00000001 000003e8 0007 00000000");
+        let changed = hex("0006 0004 0004 0000 00000001 000003e8 0007 00000000");
+        let (mode, access) = sample().for_child(0o666);
+        assert_eq!((mode, access.unwrap().encode().as_ref()), (0o664, child.as_slice()));
+        let mut rule = sample();
+        rule.set_mode(0o640);
+        assert_eq!(rule.encode(), changed);
     }
 
     #[test]

@@ -72,7 +72,8 @@ fn lines_of_nodes_and_entries() {
                 trash: HOUR,
                 touches_parent: true,
             },
-            "UNLINKBATCH(8,a %281%29%2C%22x%5Cy%22.txt,%C3%A9%25,s,9223372032828243969,true):9,10,11",
+            "UNLINKBATCH(8,a %281%29%2C%22x%5Cy%22.txt,%C3%A9%25,s,9223372032828243969,true)\
+             :9,10,11",
         ),
         (
             LogOp::Rmdir { parent: Ino(1), name: &name("e"), trash: HOUR, ino: Ino(14) },

@@ -177,16 +177,17 @@ prop_compose! {
         texts in prop::array::uniform12(any::<String>()),
         numbers in prop::array::uniform8(any::<i64>()),
         sizes: (u64, u64),
-        flags in prop::array::uniform7(any::<bool>()),
-        tiers in prop::option::of(prop::collection::btree_map(any::<u8>(), any::<(String, String)>(), 0..4)),
+        flags in prop::array::uniform6(any::<bool>()),
+        tiers in prop::option::of(prop::collection::vec(any::<(u8, String, String)>(), 0..4)),
         unknown in prop::collection::vec(("x[a-z]{0,4}", any::<String>()), 0..3),
     ) -> Setting {
         let [name, uuid, bucket, access_key, secret_key, session_token, compression, encrypt_key,
             encrypt_algo, min_client_version, ranger_rest_url, kerb_conf] = texts;
         let [block_size, shards, upload_limit, download_limit, trash_days, meta_version,
             change_log_max_age, change_log_max_lines] = numbers;
-        let [hash_prefix, key_encrypted, dir_stats, user_group_quota, enable_acl, change_log, _] = flags;
-        let tier = |(id, (class, tag))| (id, Tier { tag, ..Tier::new(id, class) });
+        let [hash_prefix, key_encrypted, dir_stats, user_group_quota, enable_acl, change_log] =
+            flags;
+        let tier = |(id, class, tag): (u8, String, String)| (id, Tier { tag, ..Tier::new(id, class) });
         Setting {
             name, uuid, bucket, access_key, compression, encrypt_algo, min_client_version,
             ranger_rest_url, kerb_conf, block_size, shards, upload_limit, download_limit,

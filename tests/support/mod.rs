@@ -1,0 +1,8 @@
+//! What the tests share that talk to real servers and to the real Go client.
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
+pub mod command;
+pub mod juicefs;
+pub mod mount;
+pub mod normalise;
+pub mod timeout;
