@@ -8,17 +8,26 @@ use jfs::meta::client::Registration;
 use jfs::meta::engine::{Engine, connect};
 use jfs::meta::record::Setting;
 use jfs::meta::{Meta, Options};
+use tempfile::TempDir;
 use uuid::Uuid;
 
 /// An empty store for one test. Every client opens it anew, as another machine would.
 pub struct Store {
     url: String,
+    _folder: Option<TempDir>,
 }
 
 impl Store {
     pub fn memkv() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        Self { url: format!("memkv://store-{}", NUMBER.fetch_add(1, Ordering::Relaxed)) }
+        let url = format!("memkv://store-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        Self { url, _folder: None }
+    }
+
+    pub fn sqlite() -> Self {
+        let folder = TempDir::new().unwrap();
+        let url = format!("sqlite3://{}/meta.db", folder.path().display());
+        Self { url, _folder: Some(folder) }
     }
 
     pub fn url(&self) -> &str {
@@ -75,6 +84,7 @@ pub fn quiet() -> Options {
 macro_rules! on_every_engine {
     ($($test:ident),* $(,)?) => {
         $crate::on_engine!(memkv: $($test),*);
+        $crate::on_engine!(sqlite: $($test),*);
     };
 }
 
