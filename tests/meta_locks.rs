@@ -52,9 +52,7 @@ fn waiting_plock(
     end: u64,
 ) -> JoinHandle<Answer> {
     let meta = Arc::clone(meta);
-    tokio::spawn(async move {
-        meta.set_plock(INO, owner, Some(kind), start..=end, 42, true).await
-    })
+    tokio::spawn(async move { meta.set_plock(INO, owner, Some(kind), start..=end, 42, true).await })
 }
 
 async fn finished(task: JoinHandle<Answer>) {
@@ -345,8 +343,7 @@ async fn every_waiter_gets_its_turn(volume: Volume) {
             meta.flock(INO, LockOwner(n), None, false).await
         })
     };
-    let waiters: Vec<_> =
-        (100..140).flat_map(|n| [waiter(&here, n), waiter(&there, n)]).collect();
+    let waiters: Vec<_> = (100..140).flat_map(|n| [waiter(&here, n), waiter(&there, n)]).collect();
     settle().await;
     unflock(&here, ONE).await;
     for waiter in waiters {
@@ -410,8 +407,7 @@ async fn a_cancelled_wait_leaves_nothing(volume: Volume) {
     let (here, there) = (volume.client().await, volume.client().await);
     flock(&there, ONE, Write).await.unwrap();
     plock(&there, ONE, Write, 0, 9).await.unwrap();
-    let waiters =
-        [waiting_flock(&here, ONE, Write), waiting_plock(&here, ONE, Write, 0, 0)];
+    let waiters = [waiting_flock(&here, ONE, Write), waiting_plock(&here, ONE, Write, 0, 0)];
     settle().await;
     assert_eq!(here.waiting_locks(), 2);
     for waiter in waiters {

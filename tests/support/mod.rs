@@ -5,4 +5,7 @@ pub mod command;
 pub mod juicefs;
 pub mod mount;
 pub mod normalise;
+pub mod redis;
 pub mod timeout;
+pub mod tree;
+pub mod volume;

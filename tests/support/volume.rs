@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jfs::meta::record::Setting;
-use jfs::meta::{Meta, Options};
+use jfs::meta::{Meta, Options, Registration};
 use tempfile::TempDir;
+use uuid::Uuid;
 
 use super::redis::RedisServer;
 
@@ -45,7 +46,7 @@ impl Volume {
 
     async fn format(url: String, setting: Setting, dir: Option<TempDir>) -> Self {
         let options = Options { no_background_jobs: true, ..Options::default() };
-        let meta = Meta::connect(&url, options).await.expect("connect");
+        let meta = Meta::attach(&url, options).await.expect("connect");
         meta.init(setting, false).await.expect("format");
         let volume = Self { url, meta, _dir: dir };
         start(&volume.meta).await;
@@ -67,12 +68,12 @@ impl Volume {
 
 async fn start(meta: &Arc<Meta>) {
     meta.load().await.expect("load");
-    meta.start(jfs::meta::Registration::default()).await.expect("session");
+    meta.start(Registration::New).await.expect("session");
 }
 
 /// What tests format with: no trash, so that removals show at once; dir stats on.
 pub fn setting() -> Setting {
-    let mut setting = Setting::new("test-volume", "01234567-89ab-cdef-0123-456789abcdef");
+    let mut setting = Setting::new("test-volume", Uuid::new_v4()).expect("a valid setting");
     setting.trash_days = 0;
     setting
 }

@@ -25,7 +25,7 @@ impl Operation for Link<'_> {
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Attr>> {
         tx.prefetch(&[
-            Key::Attr(self.dir),
+            Key::Place(self.dir),
             Key::Entry(self.dir, self.name.clone()),
             Key::Attr(self.ino),
         ])
@@ -58,7 +58,7 @@ impl Operation for Link<'_> {
 
         let mut plan = Plan::new();
         plan.put_entry(self.dir, self.name, node.kind, self.ino);
-        let touches_parent = dir_times::update(tx, &mut plan, self.dir, dir, false);
+        let touches_parent = dir_times::update(tx, &mut plan, self.dir, &dir, 0);
         plan.put_attr(self.ino, &node);
         if old_parent != Ino::NONE {
             plan.push(Change::AddParent { ino: self.ino, parent: old_parent, count: 1 });

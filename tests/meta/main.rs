@@ -1,0 +1,8 @@
+//! Metadata operations, each behaviour once, on every engine.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod model;
+mod names;
+mod reference;
