@@ -65,7 +65,7 @@ impl Tree for Meta {
     async fn file_by(&self, caller: &Caller, path: &str, mode: u16) -> Result<Ino> {
         let (dir, last) = self.parent_of(path).await;
         let (ino, _) = self.create(caller, dir, &last, (mode, 0), true).await?;
-        self.close(ino).await?;
+        self.close_file(ino).await?;
         Ok(ino)
     }
 

@@ -197,9 +197,10 @@ async fn the_next_in_line_looks_once_the_first_has_left() {
 
     let looks = tokio::time::timeout(LONGEST_PAUSE * 3, second.turn());
     assert!(looks.await.is_err(), "only the first looks");
-    let (looked, ()) = tokio::join!(tokio::time::timeout(LONGEST_PAUSE * 3, second.turn()), async {
-        drop(first);
-    });
+    let (looked, ()) =
+        tokio::join!(tokio::time::timeout(LONGEST_PAUSE * 3, second.turn()), async {
+            drop(first);
+        });
     assert!(looked.is_ok());
 }
 

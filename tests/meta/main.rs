@@ -1,0 +1,14 @@
+//! Metadata operations, each behaviour once, on every engine.
+#![cfg(test)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod acl;
+mod content;
+mod content_model;
+mod garbage;
+mod model;
+mod names;
+mod reference;
+mod xattr;
