@@ -9,7 +9,7 @@ use crate::support::data::{
     used_space, write, write_bytes,
 };
 use jfs::meta::engine::{Change, Key};
-use jfs::meta::record::{Setting, Slice, SliceSize};
+use jfs::meta::record::{CHUNK_SIZE, Setting, Slice, SliceSize};
 use jfs::meta::{Caller, Ino, Meta, Options, SliceId, Timestamp};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -19,6 +19,7 @@ use crate::support::volume::{Volume, setting};
 
 on_every_engine! { super::setting();
     a_removed_file_leaves_nothing_behind,
+    a_file_that_was_cut_leaves_nothing_behind,
     a_slice_goes_with_its_last_reference,
     a_removed_file_that_is_open_goes_with_its_last_handle,
     a_removed_file_that_is_open_can_be_read_and_written,
@@ -114,6 +115,20 @@ async fn a_removed_file_leaves_nothing_behind(vol: Volume) {
     assert_eq!(records(&meta, ino, 16).await, []);
     assert_nothing_left(&meta).await;
     assert_eq!(used_space(&meta).await, before);
+}
+
+async fn a_file_that_was_cut_leaves_nothing_behind(vol: Volume) {
+    let meta = vol.client().await;
+    let blobs = Blobs::serve(&meta);
+    let ino = new_file(&meta, "f").await;
+    for index in [0, 1, 5, 12, 19] {
+        write(&meta, ino, index * CHUNK_SIZE, 10).await;
+    }
+    meta.truncate(&Caller::root(), ino, 0).await.unwrap();
+    remove(&meta, "f").await;
+    meta.idle().await;
+    assert_eq!(blobs.deleted().len(), 5);
+    assert_nothing_left(&meta).await;
 }
 
 async fn a_slice_goes_with_its_last_reference(vol: Volume) {
