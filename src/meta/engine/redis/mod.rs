@@ -14,6 +14,7 @@ mod fault;
 mod garbage;
 mod greeting;
 mod guard;
+mod limits;
 mod link;
 mod listing;
 mod locks;
