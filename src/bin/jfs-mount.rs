@@ -1,1 +1,28 @@
-fn main() {}
+//! The client on a bare host: volumes and the tools beside them.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use jfs::cli::Cli;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter =
+        EnvFilter::try_from_env("JFS_LOG").unwrap_or_else(|_| EnvFilter::new(cli.log_level()));
+    // Results go to standard output, so that they can be piped; everything else does not.
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&anyhow::anyhow!(error).context("starting the runtime")),
+    };
+    match runtime.block_on(cli.run()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+fn fail(error: &anyhow::Error) -> ExitCode {
+    eprintln!("jfs-mount: {error:#}");
+    ExitCode::FAILURE
+}

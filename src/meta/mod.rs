@@ -13,7 +13,10 @@ mod run;
 mod time;
 mod txn;
 
-pub use client::{Caller, Meta, Options};
+pub use client::{
+    AtimeMode, Caller, DirEntry, Limits, Listing, Meta, NodeKind, Options, QuotaCheck,
+    Registration, Restored, SliceStore, StatFs, Summary,
+};
 pub use ids::{Ino, LockOwner, Name, Sid, SliceId};
 pub use plan::{Effects, Plan};
 pub use run::{Lane, Operation};

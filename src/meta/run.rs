@@ -56,8 +56,16 @@ impl Meta {
         // is looked for before anything else is concluded.
         let mut lost: Option<(Plan<O::Output>, Error)> = None;
         for attempt in 0..MAX_ATTEMPTS {
+            self.check_ours()?;
             let mut tx = MetaTxn::new(self.engine.begin(), &self.facts);
+            self.counts.plan();
             let planned = op.plan(&mut tx).await;
+            if let Some(rule) = tx.take_wanted_rule() {
+                self.refuse_writes()?;
+                drop(tx);
+                self.acl_id(&rule).await?;
+                continue;
+            }
             if let Some((plan, cause)) = lost.take() {
                 match look(self.engine.as_ref(), &plan.changes).await? {
                     Look::Applied => return Ok(self.finish(plan, Vec::new())),
@@ -69,9 +77,7 @@ impl Meta {
             if plan.changes.is_empty() {
                 return Ok(self.finish(plan, Vec::new()));
             }
-            if self.facts.options.read_only {
-                return Err(Error::ReadOnly);
-            }
+            self.refuse_writes()?;
             match tx.commit(&plan.changes).await {
                 Ok(receipts) => return Ok(self.finish(plan, receipts)),
                 Err(CommitError::Conflict) => {

@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::client::Facts;
 use super::engine::{Change, CommitError, Found, Key, Record, Txn};
-use super::record::{Attr, Entry, Flock, Plock, Slice};
-use super::{Ino, Name, Sid, SliceId};
+use super::record::{AclRule, Attr, Entry, Flock, Plock, Slice, SliceSize};
+use super::{Ino, Name, Sid, SliceId, Timestamp};
 use crate::error::{Error, Result};
 
 /// What an operation plans with. Every read is a guard, and is read from the store once.
@@ -15,11 +15,19 @@ pub struct MetaTxn<'a> {
     raw: Box<dyn Txn>,
     facts: &'a Facts,
     seen: HashMap<Key, Record>,
+    now: Timestamp,
+    wanted_rule: Option<AclRule>,
 }
 
 impl<'a> MetaTxn<'a> {
     pub fn new(raw: Box<dyn Txn>, facts: &'a Facts) -> Self {
-        Self { raw, facts, seen: HashMap::new() }
+        let now = Timestamp::now();
+        Self { raw, facts, seen: HashMap::new(), now, wanted_rule: None }
+    }
+
+    /// The time of everything this attempt writes.
+    pub fn now(&self) -> Timestamp {
+        self.now
     }
 
     /// What planning may know besides records.
@@ -53,9 +61,13 @@ impl<'a> MetaTxn<'a> {
         self.attr(ino).await?.ok_or(Error::NotFound)
     }
 
-    /// The attr of a directory that must be there.
+    /// The attr of a directory that must be there, as a place: what others put into it or take out
+    /// of it is no conflict, so it must be written by [`super::Plan::touch`] only.
     pub async fn dir(&mut self, ino: Ino) -> Result<Attr> {
-        self.node(ino).await?.into_dir()
+        match self.read(Key::Place(ino)).await? {
+            Record::Attr(attr) => attr.ok_or(Error::NotFound)?.into_dir(),
+            other => Err(mismatch("directory", &other)),
+        }
     }
 
     pub async fn entry(&mut self, dir: Ino, name: &Name) -> Result<Option<Entry>> {
@@ -135,6 +147,14 @@ impl<'a> MetaTxn<'a> {
         }
     }
 
+    /// The list of slices that compaction into `id` replaced at `at`; empty if it is gone.
+    pub async fn delayed(&mut self, id: SliceId, at: i64) -> Result<Vec<SliceSize>> {
+        match self.read(Key::Delayed(id, at)).await? {
+            Record::Delayed(slices) => Ok(slices),
+            other => Err(mismatch("delayed slices", &other)),
+        }
+    }
+
     /// Parents of a node with entry counts: the one in its attr, or the parent records. Not
     /// guarded: they are only used for usage accounting and permission walks.
     pub async fn peek_parents(&mut self, ino: Ino, attr: &Attr) -> Result<Vec<(Ino, i64)>> {
@@ -161,6 +181,17 @@ impl<'a> MetaTxn<'a> {
         }
         let mut records = self.raw.peek(&[key]).await?;
         records.pop().ok_or_else(|| Error::damaged("answer", "empty"))
+    }
+
+    /// Notes a rule that must be stored before this operation can be planned. The error ends the
+    /// plan; the run loop drops it, stores the rule and plans again.
+    pub(super) fn want_rule(&mut self, rule: AclRule) -> Error {
+        self.wanted_rule = Some(rule);
+        Error::Contended("an ACL rule")
+    }
+
+    pub(super) fn take_wanted_rule(&mut self) -> Option<AclRule> {
+        self.wanted_rule.take()
     }
 
     pub(super) async fn commit(&mut self, changes: &[Change]) -> Result<Vec<i64>, CommitError> {

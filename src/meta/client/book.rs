@@ -1,9 +1,138 @@
 //! Booking: what follows from a commit, once.
+//!
+//! Nothing here waits or fails: what the store must be told is owed, and told by the flush tasks.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
 
 use super::Meta;
+use super::parents::Climb;
+use crate::error::Result;
+use crate::meta::Ino;
 use crate::meta::engine::Change;
 use crate::meta::plan::Effects;
 
+/// Usage of directories whose ancestors are not known yet, so that nobody knows whose quotas it
+/// counts for.
+#[derive(Default)]
+pub struct Strays {
+    charges: Mutex<HashMap<Ino, (i64, i64)>>,
+    /// Rings when there are some: the sooner they are settled, the less can move meanwhile.
+    pub(super) bell: Arc<Notify>,
+    /// Who waits for this knows that all that were there before are settled.
+    settling: tokio::sync::Mutex<()>,
+}
+
+impl Strays {
+    fn add(&self, dir: Ino, space: i64, inodes: i64) {
+        let mut charges = self.lock();
+        let charge = charges.entry(dir).or_default();
+        charge.0 += space;
+        charge.1 += inodes;
+        self.bell.notify_one();
+    }
+
+    fn any(&self) -> Option<Ino> {
+        self.lock().keys().next().copied()
+    }
+
+    fn take(&self, dir: Ino) -> (i64, i64) {
+        self.lock().remove(&dir).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Ino, (i64, i64)>> {
+        self.charges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Meta {
-    pub(in crate::meta) fn book(&self, _changes: &[Change], _effects: Effects) {}
+    /// Books a commit: usage, statistics, quotas, caches, garbage.
+    pub(in crate::meta) fn book(&self, changes: &[Change], effects: Effects) {
+        for dir in &effects.moved {
+            self.facts.parents.forget(*dir);
+        }
+        self.book_changes(changes);
+        for ino in &effects.stale {
+            self.facts.open.forget(*ino);
+        }
+        let setting = self.facts.setting();
+        if setting.dir_stats {
+            for (dir, delta) in effects.dirs {
+                self.dir_stats.add(dir, delta);
+                self.charge(dir, delta.space, delta.inodes);
+            }
+            for (dir, space, inodes) in effects.quotas {
+                self.charge(dir, space, inodes);
+            }
+        }
+        if setting.user_group_quota {
+            for (uid, gid, space, inodes) in effects.owners {
+                self.facts.quotas.charge_owner(uid, gid, space, inodes);
+            }
+        }
+        if !effects.deleted.is_empty() || !effects.dead.is_empty() {
+            self.collect(effects.deleted, effects.dead);
+        }
+    }
+
+    fn book_changes(&self, changes: &[Change]) {
+        let usage = &self.facts.usage;
+        for change in changes {
+            match change {
+                Change::AddUsage { space, inodes } if self.engine.traits().usage_in_commit => {
+                    usage.committed(*space, *inodes);
+                }
+                Change::AddUsage { space, inodes } => usage.owe(*space, *inodes),
+                Change::PutAttr(ino, attr) if self.facts.quotas.has_dirs() => {
+                    self.facts.parents.saw(*ino, attr);
+                }
+                Change::AppendSlices { ino, index, .. }
+                | Change::ReplaceSlices { ino, index, .. }
+                | Change::RemoveChunk { ino, index } => self.facts.open.drop_view(*ino, *index),
+                Change::AddSustained(_, ino) => self.sustain(*ino),
+                Change::RemoveDirStat(dir) => self.dir_stats.forget(*dir),
+                Change::RemoveDirQuota(dir) => self.facts.quotas.forget_dir(*dir),
+                _ => {}
+            }
+        }
+    }
+
+    /// Usage of every quota from `dir` up.
+    fn charge(&self, dir: Ino, space: i64, inodes: i64) {
+        if !self.facts.quotas.has_dirs() || (space == 0 && inodes == 0) {
+            return;
+        }
+        match self.facts.parents.climb(dir) {
+            Climb::Whole(chain) => self.facts.quotas.charge_dirs(&chain, space, inodes),
+            Climb::Unknown(_) => self.strays.add(dir, space, inodes),
+        }
+    }
+
+    /// Finds out which quotas the strays count for. What fails stays a stray.
+    pub(super) async fn settle_strays(&self) -> Result<()> {
+        let _turn = self.strays.settling.lock().await;
+        while let Some(dir) = self.strays.any() {
+            let chain = self.ancestors(dir).await?;
+            let (space, inodes) = self.strays.take(dir);
+            self.facts.quotas.charge_dirs(&chain, space, inodes);
+        }
+        Ok(())
+    }
+
+    /// A directory and all above it, the root last; nothing for what is gone or in the trash.
+    pub(super) async fn ancestors(&self, dir: Ino) -> Result<Vec<Ino>> {
+        loop {
+            match self.facts.parents.climb(dir) {
+                Climb::Whole(chain) => return Ok(chain),
+                Climb::Unknown(at) => match self.attr_now(at).await? {
+                    Some(attr) if attr.is_dir() && attr.parent != Ino::NONE => {
+                        self.facts.parents.saw(at, &attr);
+                    }
+                    _ => return Ok(Vec::new()),
+                },
+            }
+        }
+    }
 }

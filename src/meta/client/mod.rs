@@ -1,21 +1,75 @@
 //! The metadata client of one volume: sessions, caches, bookkeeping, background jobs, and the
 //! methods that the layers above call.
 
+mod acls;
 mod book;
 mod caller;
+mod clone;
+mod compaction;
+mod content;
 mod counts;
+mod dir_stats;
 mod facts;
+mod format;
+mod garbage;
+mod heartbeat;
+mod host;
+mod ids;
+mod jobs;
+mod life;
+mod listing;
+mod locks;
+mod log;
+mod moves;
+mod names;
+mod open;
+mod open_files;
 mod options;
+mod owners;
+mod parents;
+mod quota_rules;
+mod quotas;
+mod remove;
+mod session;
+mod stale_sessions;
+mod statfs;
+mod summary;
+mod trash;
+mod tree;
+mod usage;
+mod walk;
+mod xattrs;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 pub use caller::Caller;
+pub use content::Opened;
+pub use counts::Counts;
 pub use facts::Facts;
-pub use options::Options;
+pub use garbage::SliceStore;
+pub use jobs::Job;
+pub use listing::{DirEntry, Listing};
+pub use names::NodeKind;
+pub use open_files::{OpenFiles, View};
+pub use options::{AtimeMode, Options};
+pub use parents::Climb;
+pub use quota_rules::{Limits, QuotaCheck};
+pub use session::Registration;
+pub use statfs::StatFs;
+pub use summary::{StatCheck, Summary};
+pub use trash::Restored;
 
+use super::Ino;
 use super::engine::Engine;
 use super::run::Lanes;
-use counts::Counts;
+use book::Strays;
+use compaction::Compactions;
+use dir_stats::DirStats;
+use garbage::Garbage;
+use ids::Ids;
+use life::Life;
+use locks::LockQueues;
+use trash::HourDir;
 
 /// One volume's metadata, as this client sees it.
 pub struct Meta {
@@ -23,4 +77,65 @@ pub struct Meta {
     pub(super) facts: Facts,
     pub(super) lanes: Lanes,
     pub(super) counts: Counts,
+    dir_stats: DirStats,
+    strays: Strays,
+    life: Life,
+    inode_ids: Ids,
+    slice_ids: Ids,
+    hour_dir: HourDir,
+    lock_queues: LockQueues,
+    slices: OnceLock<Arc<dyn SliceStore>>,
+    garbage: Garbage,
+    compactions: Compactions,
+    /// For the tasks that this client starts.
+    me: Weak<Self>,
+}
+
+impl Meta {
+    pub fn new(engine: Arc<dyn Engine>, options: Options) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            garbage: Garbage::new(options.max_deletes),
+            compactions: Compactions::default(),
+            me: me.clone(),
+            engine,
+            facts: Facts::new(options),
+            lanes: Lanes::new(),
+            counts: Counts::default(),
+            dir_stats: DirStats::default(),
+            strays: Strays::default(),
+            life: Life::default(),
+            inode_ids: Ids::inodes(),
+            slice_ids: Ids::slices(),
+            hour_dir: HourDir::default(),
+            lock_queues: LockQueues::default(),
+            slices: OnceLock::new(),
+        })
+    }
+
+    /// Gives metadata the data side that its garbage and compaction jobs need. Only the first
+    /// call counts.
+    pub fn serve_slices(&self, slices: Arc<dyn SliceStore>) {
+        let _ = self.slices.set(slices);
+    }
+
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    /// The inode a caller means: 1 is the root of this client, 0 the root of the volume.
+    pub(super) fn real(&self, ino: Ino) -> Ino {
+        match ino {
+            Ino::ROOT => self.facts.root(),
+            Ino::NONE => Ino::ROOT,
+            other => other,
+        }
+    }
 }

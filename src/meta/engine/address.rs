@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Engine, redis};
+use super::{Engine, kv, redis, sqlite};
 use crate::error::{Error, Result};
 
 /// Environment variables by name. Passed along rather than read from the process, since volumes in
@@ -16,9 +16,11 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Engine>> {
 
 /// Opens the store that `url` names.
 pub async fn connect_with(url: &str, env: Env<'_>) -> Result<Arc<dyn Engine>> {
-    let scheme = url.split_once("://").map_or("redis", |(scheme, _)| scheme);
+    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
     match scheme {
         "redis" | "rediss" | "unix" => Ok(Arc::new(redis::connect(url, env).await?)),
+        "sqlite3" => sqlite::connect(url).await,
+        "memkv" => Ok(Arc::new(kv::memory(rest))),
         _ => Err(Error::bad_input(format!(
             "metadata address {}: unknown scheme {scheme:?}",
             masked(url)

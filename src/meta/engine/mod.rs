@@ -205,6 +205,18 @@ pub trait Engine: Send + Sync + 'static {
     async fn deleted_files(&self, before: i64, limit: usize) -> Result<Vec<DeletedFile>>;
     /// Slices whose reference count fell below one.
     async fn dead_slices(&self, limit: usize) -> Result<Vec<SliceSize>>;
+    /// Whether the slice has a reference record of its own. An engine that cannot tell "not tracked"
+    /// from "one reference" answers true where in doubt: nothing is deleted on a true.
+    async fn tracks(&self, slice: SliceSize) -> Result<bool> {
+        let records = self.read(&[Key::SliceRef(slice.id, slice.size)]).await?;
+        Ok(!matches!(records.first(), Some(Record::SliceRef(refs)) if *refs <= 0))
+    }
+    /// Removes the slice's tracked record if it says "one reference" where absence says the same
+    /// (R, K); one left behind goes with [`Engine::drop_single_refs`].
+    async fn drop_single_ref(&self, slice: SliceSize) -> Result<()> {
+        let _ = slice;
+        Ok(())
+    }
     /// Removes tracked records that say "one reference" where absence says the same (R, K).
     async fn drop_single_refs(&self) -> Result<()>;
     /// Delayed slice lists written at or before `before`.
@@ -222,6 +234,7 @@ pub trait Engine: Send + Sync + 'static {
     /// Adds to each directory's stat; answers those whose record is missing or would turn
     /// negative (left alone): the caller recounts them.
     async fn add_dir_stats(&self, deltas: &[(Ino, DirStat)]) -> Result<Vec<Ino>>;
+    /// Writes a directory's stat, if the directory is still there: nobody would remove it later.
     async fn put_dir_stat(&self, ino: Ino, stat: &DirStat) -> Result<()>;
     /// Empties dir stats before they are switched on.
     async fn clear_dir_stats(&self) -> Result<()>;
@@ -239,7 +252,7 @@ pub trait Engine: Send + Sync + 'static {
 
     // Change log.
 
-    /// Lines with their versions, from `after` on.
+    /// Lines with their versions, those later than version `after`.
     async fn change_log(&self, after: i64, limit: usize) -> Result<Vec<(i64, String)>>;
     /// Drops lines by age (written before unix second `before`) and count (keep the last `keep`).
     async fn trim_change_log(&self, before: Option<i64>, keep: Option<u64>) -> Result<()>;

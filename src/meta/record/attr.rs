@@ -105,6 +105,30 @@ impl Attr {
         align4k(if self.is_file() { self.length } else { 0 })
     }
 
+    /// Whether a directory is still the same place for its entries: everything but times, link
+    /// count and length.
+    pub fn same_place(&self, other: &Self) -> bool {
+        let place = |attr: &Self| Self {
+            atime: Timestamp::default(),
+            mtime: Timestamp::default(),
+            ctime: Timestamp::default(),
+            nlink: 0,
+            length: 0,
+            ..attr.clone()
+        };
+        place(self) == place(other)
+    }
+
+    /// Entries came or went: see [`crate::meta::engine::Change::TouchDir`].
+    pub fn touch(&mut self, links: i64, at: Option<Timestamp>) {
+        let nlink = (i64::from(self.nlink) + links).max(0);
+        self.nlink = u32::try_from(nlink).unwrap_or(u32::MAX);
+        if let Some(at) = at {
+            self.mtime = self.mtime.max(at);
+            self.ctime = self.ctime.max(at);
+        }
+    }
+
     pub fn into_dir(self) -> Result<Self> {
         if self.is_dir() { Ok(self) } else { Err(Error::NotDirectory) }
     }
@@ -112,7 +136,7 @@ impl Attr {
 
 /// Space charged for `length` bytes: whole 4 KiB pages, at least one.
 pub fn align4k(length: u64) -> i64 {
-    if length == 0 { 4096 } else { (length.div_ceil(4096) * 4096).cast_signed() }
+    i64::try_from(length.max(1).div_ceil(4096).saturating_mul(4096)).unwrap_or(i64::MAX)
 }
 
 /// Length of the fields every record written since 1.0 has, without the trailing pad byte.
@@ -192,3 +216,6 @@ impl Attr {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,11 @@ impl Slice {
     pub fn hole(pos: u32, len: u32) -> Self {
         Self { pos, id: SliceId::HOLE, size: 0, off: 0, len }
     }
+
+    /// The position behind the last byte.
+    pub fn end(&self) -> u32 {
+        self.pos.saturating_add(self.len)
+    }
 }
 
 /// The stored form of records in their order.
@@ -42,7 +47,7 @@ pub fn encode(slices: &[Slice]) -> Bytes {
 }
 
 pub fn decode(mut raw: &[u8]) -> Result<Vec<Slice>> {
-    if raw.len() % SLICE_LEN != 0 {
+    if !raw.len().is_multiple_of(SLICE_LEN) {
         return Err(Error::damaged("chunk", format!("{} bytes, not a multiple of 24", raw.len())));
     }
     let mut slices = Vec::with_capacity(raw.len() / SLICE_LEN);
@@ -56,4 +61,54 @@ pub fn decode(mut raw: &[u8]) -> Result<Vec<Slice>> {
         });
     }
     Ok(slices)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::hex;
+    use super::*;
+
+    #[test]
+    fn stored_records_read_and_write() {
+        for (raw, slices) in [
+            ("", vec![]),
+            (
+                "00000000 0000000000000001 000493e0 00000000 000493e0",
+                vec![Slice { pos: 0, id: SliceId(1), size: 300_000, off: 0, len: 300_000 }],
+            ),
+            (
+                "00000000 0000000000000000 00000000 00000000 04000000 \
+                 03f00000 0000000000000002 00100000 00000000 00100000",
+                vec![
+                    Slice::hole(0, 1 << 26),
+                    Slice { pos: 63 << 20, id: SliceId(2), size: 1 << 20, off: 0, len: 1 << 20 },
+                ],
+            ),
+        ] {
+            assert_eq!(decode(&hex(raw)).unwrap(), slices);
+            assert_eq!(encode(&slices), hex(raw));
+        }
+    }
+
+    #[test]
+    fn cut_records_are_damaged() {
+        for len in [1, 23, 25, 47] {
+            assert!(decode(&[0; 48][..len]).is_err(), "{len}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(
+            parts in prop::collection::vec(any::<(u32, u64, u32, u32, u32)>(), 0..5)
+        ) {
+            let slices: Vec<_> = parts
+                .into_iter()
+                .map(|(pos, id, size, off, len)| Slice { pos, id: SliceId(id), size, off, len })
+                .collect();
+            prop_assert_eq!(decode(&encode(&slices)).unwrap(), slices);
+        }
+    }
 }

@@ -18,3 +18,23 @@ pub enum Counter {
     LastCleanupTrash,
     LastCleanupChangelog,
 }
+
+impl Counter {
+    /// The stored name. Redis writes the first letter after `next` of three of them small.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::UsedSpace => "usedSpace",
+            Self::TotalInodes => "totalInodes",
+            Self::NextInode => "nextInode",
+            Self::NextChunk => "nextChunk",
+            Self::NextSession => "nextSession",
+            Self::NextTrash => "nextTrash",
+            Self::AclMaxId => "aclMaxId",
+            Self::LastCleanupSessions => "lastCleanupSessions",
+            Self::LastCleanupFiles => "lastCleanupFiles",
+            Self::NextCleanupSlices => "nextCleanupSlices",
+            Self::LastCleanupTrash => "lastCleanupTrash",
+            Self::LastCleanupChangelog => "lastCleanupChangelog",
+        }
+    }
+}

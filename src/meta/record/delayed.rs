@@ -25,7 +25,7 @@ pub fn encode(slices: &[SliceSize]) -> Bytes {
 }
 
 pub fn decode(mut raw: &[u8]) -> Result<Vec<SliceSize>> {
-    if raw.len() % ITEM_LEN != 0 {
+    if !raw.len().is_multiple_of(ITEM_LEN) {
         return Err(Error::damaged(
             "delayed slices",
             format!("{} bytes, not a multiple of 12", raw.len()),
@@ -36,4 +36,41 @@ pub fn decode(mut raw: &[u8]) -> Result<Vec<SliceSize>> {
         slices.push(SliceSize { id: SliceId(raw.get_u64()), size: raw.get_u32() });
     }
     Ok(slices)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::hex;
+    use super::*;
+
+    #[test]
+    fn a_stored_list_reads_and_writes() {
+        let raw = hex("0000000000000005 000003e8 0000000000000006 000003e8");
+        let slices = [5, 6].map(|id| SliceSize { id: SliceId(id), size: 1000 });
+        assert_eq!(decode(&raw).unwrap(), slices);
+        assert_eq!(encode(&slices), raw);
+    }
+
+    #[test]
+    fn holes_are_left_out() {
+        assert!(encode(&[SliceSize { id: SliceId::HOLE, size: 7 }]).is_empty());
+    }
+
+    #[test]
+    fn a_cut_list_is_damaged() {
+        assert!(decode(&[0; 13]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(
+            parts in prop::collection::vec((1u64.., any::<u32>()), 0..5)
+        ) {
+            let slices: Vec<_> =
+                parts.into_iter().map(|(id, size)| SliceSize { id: SliceId(id), size }).collect();
+            prop_assert_eq!(decode(&encode(&slices)).unwrap(), slices);
+        }
+    }
 }

@@ -33,3 +33,45 @@ impl Entry {
         Ok(Self { kind, ino: Ino(u64::from_be_bytes(ino)) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::hex;
+    use super::*;
+
+    #[test]
+    fn stored_entries_read_and_write() {
+        for (raw, kind, ino) in [
+            ("02 0000000000000002", FileKind::Dir, Ino(2)),
+            ("02 7fffffff10000001", FileKind::Dir, Ino(Ino::TRASH.0 + 1)),
+            ("03 0000000000000005", FileKind::Symlink, Ino(5)),
+            ("01 0000000000000003", FileKind::File, Ino(3)),
+        ] {
+            let entry = Entry { kind, ino };
+            assert_eq!(Entry::decode(&hex(raw)).unwrap(), entry);
+            assert_eq!(&entry.encode()[..], hex(raw));
+        }
+    }
+
+    #[test]
+    fn damaged_entries_are_refused() {
+        for raw in [
+            "",
+            "01",
+            "01 00000000000003",
+            "01 000000000000000300",
+            "00 0000000000000003",
+            "08 0000000000000003",
+        ] {
+            assert!(Entry::decode(&hex(raw)).is_err(), "{raw}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_written_reads_back(kind in 1u8..8, ino: u64) {
+            let entry = Entry { kind: FileKind::from_u8(kind).unwrap(), ino: Ino(ino) };
+            assert_eq!(Entry::decode(&entry.encode()).unwrap(), entry);
+        }
+    }
+}

@@ -2,6 +2,9 @@
 
 use std::ops::AddAssign;
 
+use super::quota::{get, put};
+use crate::error::Result;
+
 /// Usage of direct entries, or a change of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DirStat {
@@ -25,5 +28,61 @@ impl DirStat {
 
     pub fn is_negative(&self) -> bool {
         self.length < 0 || self.space < 0 || self.inodes < 0
+    }
+}
+
+impl DirStat {
+    pub const LEN: usize = 24;
+
+    /// The record as KV stores hold it.
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        put([self.length, self.space, self.inodes])
+    }
+
+    pub fn decode(raw: &[u8]) -> Result<Self> {
+        let [length, space, inodes] = get("dir stat", raw)?;
+        Ok(Self { length, space, inodes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Files of 300000, 2 and 2 bytes, as the Go client stores it.
+    const RAW: [u8; 24] =
+        [0, 0, 0, 0, 0, 4, 0x93, 0xe4, 0, 0, 0, 0, 0, 4, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 3];
+
+    #[test]
+    fn a_stored_stat_reads_and_writes() {
+        let stat = DirStat { length: 300_004, space: 311_296, inodes: 3 };
+        assert_eq!(DirStat::decode(&RAW).unwrap(), stat);
+        assert_eq!(stat.encode(), RAW);
+    }
+
+    #[test]
+    fn a_record_of_another_length_is_damaged() {
+        for len in [0, 16, 23] {
+            assert!(DirStat::decode(&RAW[..len]).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn changes_add_up() {
+        let mut stat = DirStat { length: 5, space: 4096, inodes: 1 };
+        stat += DirStat { length: -5, space: -4096, inodes: -1 };
+        assert!(stat.is_zero());
+        stat += DirStat { inodes: -1, ..DirStat::default() };
+        assert!(stat.is_negative());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(length: i64, space: i64, inodes: i64) {
+            let stat = DirStat { length, space, inodes };
+            prop_assert_eq!(DirStat::decode(&stat.encode()).unwrap(), stat);
+        }
     }
 }

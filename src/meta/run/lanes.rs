@@ -17,8 +17,10 @@ pub enum Lane {
     Node(Ino),
     /// One name: creations in one directory need not wait for each other.
     Name(Ino, Name),
-    /// Two nodes, such as both directories of a rename.
-    Pair(Ino, Ino),
+    /// Two names, such as both ends of a rename.
+    Names((Ino, Name), (Ino, Name)),
+    /// The locks of a node: they have nothing to do with its attr.
+    Locks(Ino),
 }
 
 pub struct Lanes {
@@ -42,8 +44,9 @@ impl Lanes {
         match lane {
             Lane::Free => (None, None),
             Lane::Node(ino) => (Some(self.stripe(ino).lock().await), None),
+            Lane::Locks(ino) => (Some(self.stripe((ino, "locks")).lock().await), None),
             Lane::Name(dir, name) => (Some(self.stripe((dir, name)).lock().await), None),
-            Lane::Pair(one, two) => {
+            Lane::Names(one, two) => {
                 let (low, high) = {
                     let (a, b) = (self.index(one), self.index(two));
                     (a.min(b), a.max(b))

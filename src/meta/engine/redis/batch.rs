@@ -1,15 +1,20 @@
 //! Batches: guards and commands that the server checks and applies in one step.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use redis::{Cmd, Value};
 
 use super::fault::Fault;
 use super::script;
+use crate::meta::Timestamp;
 
 /// Most arguments of one command in a script; Lua's stack takes some 8000.
 pub(super) const MOST_ARGS: usize = 1000;
+
+/// Where an attr holds its times, link count and length.
+const TIMES: Range<usize> = 11..59;
 
 /// Guards first, then commands, as `commit.lua` reads them.
 #[derive(Default)]
@@ -52,6 +57,16 @@ impl Batch {
     pub fn guard_value(&mut self, key: &str, raw: Option<&Bytes>) {
         match raw {
             Some(raw) => self.guard("V", key, [raw.clone()]),
+            None => self.guard("v", key, []),
+        }
+    }
+
+    /// The attr is that of the same place; none = there is none.
+    pub fn guard_place(&mut self, key: &str, raw: Option<&Bytes>) {
+        match raw {
+            Some(raw) => {
+                self.guard("P", key, [raw.slice(..TIMES.start), raw.slice(TIMES.end..)]);
+            }
             None => self.guard("v", key, []),
         }
     }
@@ -108,6 +123,20 @@ impl Batch {
     ) {
         self.command("R", kind, name, key, args);
         self.reports += 1;
+    }
+
+    /// Adds to the link count of the attr, and moves its mtime and ctime forward.
+    pub fn touch(&mut self, key: &str, links: i64, at: Option<Timestamp>) {
+        let mut time = BytesMut::with_capacity(12);
+        if let Some(at) = at {
+            time.put_i64(at.sec);
+            time.put_u32(at.nsec);
+        }
+        let index = self.index(key);
+        let args = [index.to_string().into(), links.to_string().into(), time.freeze()];
+        self.commands.push("K".into());
+        self.commands.extend(args);
+        self.command_count += 1;
     }
 
     /// Takes the lock out of the session's `locked` set, unless it still holds it.

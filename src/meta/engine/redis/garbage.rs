@@ -100,6 +100,21 @@ impl RedisEngine {
         }
     }
 
+    pub(super) async fn has_ref(&self, slice: SliceSize) -> Result<bool> {
+        let key = self.names.slice_refs();
+        let mut cmd = redis::cmd("HEXISTS");
+        cmd.arg(&key).arg(names::slice_field(slice));
+        Ok(self.wire.ask_one(cmd).await?.int(&key)? != 0)
+    }
+
+    pub(super) async fn drop_zero_ref(&self, slice: SliceSize) -> Result<()> {
+        let key = self.names.slice_refs();
+        let mut cmd = script::DROP_FIELDS.call(&[&key]);
+        cmd.arg("0").arg(names::slice_field(slice));
+        self.wire.ask_one(cmd).await?.int(&key)?;
+        Ok(())
+    }
+
     pub(super) async fn delayed(&self, before: i64, limit: usize) -> Result<Vec<DelayedSlices>> {
         let key = self.names.delayed();
         let (mut found, mut seen) = (Vec::new(), HashSet::new());

@@ -194,6 +194,14 @@ impl Engine for RedisEngine {
         self.unreferenced(limit).await
     }
 
+    async fn tracks(&self, slice: SliceSize) -> Result<bool> {
+        self.has_ref(slice).await
+    }
+
+    async fn drop_single_ref(&self, slice: SliceSize) -> Result<()> {
+        self.drop_zero_ref(slice).await
+    }
+
     async fn drop_single_refs(&self) -> Result<()> {
         self.drop_zero_refs().await
     }

@@ -11,7 +11,8 @@ use super::reply::{self, Replies};
 use super::script;
 use crate::error::{Error, Result};
 use crate::meta::record::{
-    AclRule, Attr, DirStat, Entry, Flock, LockKind, Plock, Quota, QuotaKey, SliceSize, chunk, lock,
+    AclRule, Attr, DirStat, Entry, Flock, LockKind, Plock, Quota, QuotaKey, SliceSize, chunk, delayed,
+    lock,
 };
 use crate::meta::{Ino, Name};
 
@@ -78,7 +79,7 @@ impl<'a> Question<'a> {
 
 fn ask(pipe: &mut Pipeline, names: &Names, key: &Key) {
     match key {
-        Key::Attr(ino) => pipe.cmd("GET").arg(names.attr(*ino)),
+        Key::Attr(ino) | Key::Place(ino) => pipe.cmd("GET").arg(names.attr(*ino)),
         Key::Entry(dir, name) => pipe.cmd("HGET").arg(names.entries(*dir)).arg(name.as_bytes()),
         Key::Lookup(dir, name) => {
             let mut cmd = script::LOOKUP.call(&[names.entries(*dir)]);
@@ -98,6 +99,9 @@ fn ask(pipe: &mut Pipeline, names: &Names, key: &Key) {
             .cmd("HGET")
             .arg(names.slice_refs())
             .arg(names::slice_field(SliceSize { id: *id, size: *size })),
+        Key::Delayed(id, at) => {
+            pipe.cmd("HGET").arg(names.delayed()).arg(names::delayed_field(*id, *at))
+        }
         Key::DirStat(ino) => {
             let stats = names.stats();
             pipe.cmd("HGET").arg(stats.length).arg(ino.0);
@@ -122,6 +126,13 @@ fn answer(names: &Names, key: &Key, replies: &mut Replies, note: Note<'_>) -> Re
             let at = names.attr(*ino);
             let raw = replies.bytes(&at)?;
             attr(at, raw, note)?
+        }
+        Key::Place(ino) => {
+            let key = names.attr(*ino);
+            let raw = replies.bytes(&key)?;
+            let attr = raw.as_ref().map(|raw| reply::at(&key, Attr::decode(raw))).transpose()?;
+            note(Guard::Place { key, raw });
+            Record::Attr(attr)
         }
         Key::Entry(dir, name) => {
             let raw = field(replies, names.entries(*dir), raw_name(name), note)?;
@@ -178,6 +189,12 @@ fn answer(names: &Names, key: &Key, replies: &mut Replies, note: Note<'_>) -> Re
             let raw = field(replies, key.clone(), slice.into(), note)?;
             // What is stored is one less than the count, and nothing for one.
             Record::SliceRef(raw.map_or(Ok(0), |raw| reply::number(&raw, &key))? + 1)
+        }
+        Key::Delayed(id, at) => {
+            let key = names.delayed();
+            let list = names::delayed_field(*id, *at);
+            let raw = field(replies, key.clone(), list.into(), note)?;
+            Record::Delayed(reply::at(&key, delayed::decode(&raw.unwrap_or_default()))?)
         }
         Key::DirStat(ino) => Record::DirStat(dir_stat(names, *ino, replies, note)?),
         Key::Quota(key) => Record::Quota(quota(names, *key, replies, note)?),

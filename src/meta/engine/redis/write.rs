@@ -39,6 +39,7 @@ fn add_one(batch: &mut Batch, change: &Change, names: &Names) -> Receipt {
             batch.call(Kind::Any, "SET", &names.attr(*ino), [attr.encode()]);
         }
         Change::RemoveAttr(ino) => delete(batch, &names.attr(*ino)),
+        Change::TouchDir { ino, links, at } => batch.touch(&names.attr(*ino), *links, *at),
         Change::PutEntry(dir, name, entry) => {
             let raw = Bytes::copy_from_slice(&entry.encode());
             put_field(batch, &names.entries(*dir), copy(name.as_bytes()), raw);

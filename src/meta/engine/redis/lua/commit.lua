@@ -35,6 +35,10 @@ local function holds()
   local kind, k = take(), take_key()
   if kind == 'V' then return redis.call('GET', k) == take() end
   if kind == 'v' then return not redis.call('GET', k) end
+  if kind == 'P' then
+    local attr, head, tail = redis.call('GET', k), take(), take()
+    return attr and string.sub(attr, 1, 11) == head and string.sub(attr, 60) == tail
+  end
   if kind == 'F' then
     local field = take()
     return redis.call('HGET', k, field) == take()
@@ -79,6 +83,30 @@ local function release()
   redis.call('SREM', locked, k)
 end
 
+-- Whether 12 bytes of time are later than others. Byte by byte: Lua compares strings by locale.
+local function later(one, two)
+  for i = 1, 12 do
+    local a, b = string.byte(one, i), string.byte(two, i)
+    if a ~= b then return a > b end
+  end
+  return false
+end
+
+-- Adds to the link count of a directory's attr, and moves its mtime and ctime forward.
+local function touch()
+  local k, links, time = take_key(), tonumber(take()), take()
+  local attr = redis.call('GET', k)
+  if not attr then error('ERR no attr to touch', 0) end
+  local mtime, ctime = string.sub(attr, 24, 35), string.sub(attr, 36, 47)
+  if #time == 12 and later(time, mtime) then mtime = time end
+  if #time == 12 and later(time, ctime) then ctime = time end
+  local a, b, c, d = string.byte(attr, 48, 51)
+  local n = math.max(0, ((a * 256 + b) * 256 + c) * 256 + d + links)
+  local nlink = string.char(math.floor(n / 16777216) % 256, math.floor(n / 65536) % 256,
+    math.floor(n / 256) % 256, n % 256)
+  redis.call('SET', k, string.sub(attr, 1, 23) .. mtime .. ctime .. nlink .. string.sub(attr, 52))
+end
+
 local function run()
   for guard = 1, tonumber(take()) do
     if not holds() then return {1, guard} end
@@ -90,6 +118,8 @@ local function run()
       tidy()
     elseif kind == 'D' then
       release()
+    elseif kind == 'K' then
+      touch()
     else
       local name, k, count = take(), take_key(), tonumber(take())
       local first = at

@@ -1,0 +1,282 @@
+//! `quota`: limits of directories, users and groups.
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+
+use super::sizes::{Bytes, Count, parse_capacity};
+use super::table;
+use crate::error::Error;
+use crate::meta::record::{Quota as Record, QuotaKey};
+use crate::meta::{Caller, Ino, Limits, Meta, Name, Options, QuotaCheck};
+
+#[derive(Debug, Args)]
+pub struct Quota {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Set limits
+    Set(Set),
+    /// Show one quota
+    Get(Get),
+    /// Take limits away
+    #[command(visible_alias = "del")]
+    Delete(Get),
+    /// Show every quota
+    #[command(visible_alias = "ls")]
+    List(Volume),
+    /// Count what is used and compare it with what is stored
+    Check(Check),
+}
+
+#[derive(Debug, Args)]
+struct Volume {
+    /// Address of the metadata
+    #[arg(value_name = "META-URL")]
+    meta: String,
+}
+
+/// Whose quota.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+struct Whose {
+    /// Path of a directory within the volume
+    #[arg(long)]
+    path: Option<String>,
+    /// A user
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    uid: Option<u32>,
+    /// A group
+    #[arg(long)]
+    gid: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+struct Set {
+    #[command(flatten)]
+    volume: Volume,
+    #[command(flatten)]
+    whose: Whose,
+    /// Most space, in GiB unless it says otherwise; 0 for no limit
+    #[arg(long, value_parser = parse_capacity)]
+    capacity: Option<u64>,
+    /// Most inodes; 0 for no limit
+    #[arg(long)]
+    inodes: Option<u64>,
+    /// Create the directory if it is missing
+    #[arg(long)]
+    create: bool,
+    /// Count the usage entry by entry; slow for large directories
+    #[arg(long)]
+    strict: bool,
+}
+
+#[derive(Debug, Args)]
+struct Get {
+    #[command(flatten)]
+    volume: Volume,
+    #[command(flatten)]
+    whose: Whose,
+}
+
+#[derive(Debug, Args)]
+struct Check {
+    #[command(flatten)]
+    volume: Volume,
+    #[command(flatten)]
+    whose: Whose,
+    /// Correct what is wrong
+    #[arg(long)]
+    repair: bool,
+    /// Count the usage entry by entry; slow for large directories
+    #[arg(long)]
+    strict: bool,
+}
+
+impl Quota {
+    pub async fn run(self) -> anyhow::Result<()> {
+        match self.action {
+            Action::Set(set) => set.run().await,
+            Action::Get(get) => get.show().await,
+            Action::Delete(get) => get.delete().await,
+            Action::List(volume) => volume.list().await,
+            Action::Check(check) => check.run().await,
+        }
+    }
+}
+
+impl Volume {
+    async fn open(&self) -> anyhow::Result<std::sync::Arc<Meta>> {
+        Ok(Meta::connect(&self.meta, Options::default()).await?)
+    }
+
+    async fn list(self) -> anyhow::Result<()> {
+        let meta = self.open().await?;
+        let mut rows = Vec::new();
+        for (key, quota) in meta.quota_list().await? {
+            rows.push((label(&meta, key).await, quota));
+        }
+        print("Path/ID", rows);
+        Ok(meta.engine().close().await?)
+    }
+}
+
+impl Whose {
+    /// The quota's key and the words for it.
+    async fn find(&self, meta: &Meta, create: bool) -> anyhow::Result<(QuotaKey, String)> {
+        if let Some(uid) = self.uid {
+            return Ok((QuotaKey::User(uid), uid.to_string()));
+        }
+        if let Some(gid) = self.gid {
+            return Ok((QuotaKey::Group(gid), gid.to_string()));
+        }
+        let Some(path) = &self.path else {
+            bail!("whose quota? Give --path, --uid or --gid");
+        };
+        let ino = match meta.resolve(path).await {
+            Ok((ino, attr)) if attr.is_dir() => ino,
+            Ok(_) => bail!("{path} is not a directory"),
+            Err(Error::NotFound) if create => make_dirs(meta, path).await?,
+            Err(error) => return Err(error).with_context(|| format!("directory {path}")),
+        };
+        Ok((QuotaKey::Dir(ino), path.clone()))
+    }
+
+    fn heading(&self) -> &'static str {
+        match (self.uid, self.gid) {
+            (Some(_), _) => "User ID",
+            (_, Some(_)) => "Group ID",
+            _ => "Path",
+        }
+    }
+}
+
+impl Set {
+    async fn run(self) -> anyhow::Result<()> {
+        if self.capacity.is_none() && self.inodes.is_none() {
+            bail!("nothing to set: give --capacity or --inodes");
+        }
+        let meta = self.volume.open().await?;
+        let (key, label) = self.whose.find(&meta, self.create).await?;
+        let limits = Limits {
+            space: self.capacity.map(i64::try_from).transpose().context("--capacity")?,
+            inodes: self.inodes.map(i64::try_from).transpose().context("--inodes")?,
+        };
+        let quota = meta.quota_set(key, limits, self.strict).await?;
+        print(self.whose.heading(), vec![(label, quota)]);
+        Ok(meta.engine().close().await?)
+    }
+}
+
+impl Get {
+    async fn show(self) -> anyhow::Result<()> {
+        let meta = self.volume.open().await?;
+        let (key, label) = self.whose.find(&meta, false).await?;
+        let Some(quota) = meta.quota(key).await? else {
+            bail!("{label} has no quota");
+        };
+        print(self.whose.heading(), vec![(label, quota)]);
+        Ok(meta.engine().close().await?)
+    }
+
+    async fn delete(self) -> anyhow::Result<()> {
+        let meta = self.volume.open().await?;
+        let (key, label) = self.whose.find(&meta, false).await?;
+        if meta.quota(key).await?.is_none() {
+            bail!("{label} has no quota");
+        }
+        meta.quota_delete(key).await?;
+        Ok(meta.engine().close().await?)
+    }
+}
+
+impl Check {
+    async fn run(self) -> anyhow::Result<()> {
+        let meta = self.volume.open().await?;
+        let whose = &self.whose;
+        let wrong: Vec<QuotaCheck> = if whose.path.is_some() {
+            let (QuotaKey::Dir(dir), _) = whose.find(&meta, false).await? else {
+                bail!("--path names a directory");
+            };
+            let check = meta.quota_check(dir, self.strict, self.repair).await?;
+            if check.is_right() { Vec::new() } else { vec![check] }
+        } else {
+            let one = |key: QuotaKey| match (whose.uid, whose.gid) {
+                (None, None) => true,
+                (uid, gid) => {
+                    uid.map(QuotaKey::User) == Some(key) || gid.map(QuotaKey::Group) == Some(key)
+                }
+            };
+            let all = meta.quota_check_owners(self.repair).await?;
+            all.into_iter().filter(|check| one(check.key)).collect()
+        };
+        for check in &wrong {
+            let label = label(&meta, check.key).await;
+            let done = if self.repair { "corrected" } else { "run with --repair to correct it" };
+            println!(
+                "{label}: stored usage is {} bytes and {} inodes, counted {} and {}; {done}",
+                check.quota.used_space, check.quota.used_inodes, check.space, check.inodes
+            );
+        }
+        meta.engine().close().await?;
+        if wrong.is_empty() {
+            println!("quota usage is consistent");
+        } else if !self.repair {
+            bail!("quota usage is inconsistent");
+        }
+        Ok(())
+    }
+}
+
+async fn make_dirs(meta: &Meta, path: &str) -> anyhow::Result<Ino> {
+    let root = Caller::root();
+    let mut at = Ino::ROOT;
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        let name = Name::new(part).with_context(|| format!("name {part:?}"))?;
+        at = match meta.lookup(&root, at, &name).await {
+            Ok((ino, _)) => ino,
+            Err(Error::NotFound) => meta.mkdir(&root, at, &name, 0o777, 0o022).await?.0,
+            Err(error) => return Err(error).with_context(|| format!("directory {path}")),
+        };
+    }
+    Ok(at)
+}
+
+async fn label(meta: &Meta, key: QuotaKey) -> String {
+    match key {
+        QuotaKey::Dir(ino) => {
+            match meta.paths(ino).await.ok().and_then(|paths| paths.into_iter().next()) {
+                Some(path) => path,
+                None => format!("inode:{ino}"),
+            }
+        }
+        QuotaKey::User(uid) => format!("uid:{uid}"),
+        QuotaKey::Group(gid) => format!("gid:{gid}"),
+    }
+}
+
+fn print(heading: &str, mut quotas: Vec<(String, Record)>) {
+    quotas.sort_by(|a, b| a.0.cmp(&b.0));
+    let cells = |text: [&str; 7]| text.map(str::to_owned).to_vec();
+    let mut rows = vec![cells([heading, "Size", "Used", "Use%", "Inodes", "IUsed", "IUse%"])];
+    for (label, quota) in quotas {
+        let limit = |max: i64, shown: String| if max > 0 { shown } else { "unlimited".to_owned() };
+        let share = |used: i64, max: i64| {
+            if max > 0 { format!("{}%", used.saturating_mul(100) / max) } else { String::new() }
+        };
+        let used_space = quota.used_space.max(0);
+        let used_inodes = quota.used_inodes.max(0);
+        rows.push(vec![
+            label,
+            limit(quota.max_space, Bytes(quota.max_space.max(0).cast_unsigned()).to_string()),
+            Bytes(used_space.cast_unsigned()).to_string(),
+            share(used_space, quota.max_space),
+            limit(quota.max_inodes, Count(quota.max_inodes).to_string()),
+            Count(used_inodes).to_string(),
+            share(used_inodes, quota.max_inodes),
+        ]);
+    }
+    print!("{}", table::render(&rows));
+}

@@ -1,0 +1,47 @@
+//! A plain table for a terminal.
+
+/// Rows under a header, the first column to the left, all others to the right.
+pub fn render(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let rule: String = widths.iter().map(|width| format!("+{}", "-".repeat(width + 2))).collect();
+    let mut out = format!("{rule}+\n");
+    for (number, row) in rows.iter().enumerate() {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let cell = match (number, column) {
+                (0, _) => format!("{cell:^width$}"),
+                (_, 0) => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            };
+            out.push_str(&format!("| {cell} "));
+        }
+        out.push_str("|\n");
+        if number == 0 || number == rows.len() - 1 {
+            out.push_str(&format!("{rule}+\n"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_aligns_its_columns() {
+        let rows = [vec!["Path", "Size"], vec!["/", "1.0 GiB"]];
+        let rows: Vec<Vec<String>> =
+            rows.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect();
+        let expected = "\
++------+---------+
+| Path |   Size  |
++------+---------+
+| /    | 1.0 GiB |
++------+---------+
+";
+        assert_eq!(render(&rows), expected);
+    }
+}

@@ -1,0 +1,162 @@
+//! Cloning files and whole trees.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::future::BoxFuture;
+use futures::{FutureExt, TryStreamExt, stream};
+
+use super::listing::DirEntry;
+use super::{Caller, Meta};
+use crate::error::{Error, Result};
+use crate::meta::op::access;
+use crate::meta::op::clone::{
+    Attach, ChunkHint, CloneMode, CloneNodes, Cloned, Clones, DropDetached, PLAIN_CHUNKS, Source,
+};
+use crate::meta::op::room;
+use crate::meta::record::{Attr, CHUNK_SIZE, FileKind};
+use crate::meta::{Ino, MetaTxn, Name};
+
+/// Sub-directories of one directory that are cloned at once.
+const AT_ONCE: usize = 4;
+/// Nodes of one commit.
+const BATCH: usize = 100;
+
+impl Meta {
+    /// Clones `src` as `dir/name`; counts nodes in `done` as they are made. A directory appears
+    /// under its name only when it is complete.
+    pub async fn clone_tree(
+        &self,
+        caller: &Caller,
+        src: Ino,
+        (dir, name): (Ino, &Name),
+        mode: CloneMode,
+        done: &AtomicU64,
+    ) -> Result<Ino> {
+        let (src, dir) = (self.real(src), self.real(dir));
+        if src.is_trash() || dir.is_trash() || super::names::is_trash_name(dir, name) {
+            return Err(Error::NotPermitted);
+        }
+        self.refuse_writes()?;
+        let attr = self.getattr(src).await?;
+        if attr.parent.is_sub_trash() {
+            return Err(Error::NotPermitted);
+        }
+        self.refuse_without_room(caller, src, &attr, dir).await?;
+        let entry = DirEntry { name: name.clone(), ino: src, kind: attr.kind, attr: Some(attr) };
+        let nodes = self.clone_batch(caller, vec![entry], dir, mode, true).await?;
+        let top = nodes.into_iter().next().ok_or(Error::NotFound)?;
+        done.fetch_add(1, Ordering::Relaxed);
+        if !top.attr.is_dir() {
+            return Ok(top.ino);
+        }
+        let attached = async {
+            self.clone_children(caller, &top, mode, done).await?;
+            self.run(&Attach { caller, ino: top.ino, dir, name }).await
+        };
+        match attached.await {
+            Ok(()) => Ok(top.ino),
+            Err(error) => {
+                // What cannot be removed now is left to the job that cleans detached trees.
+                let _ = self.drop_detached(top.ino).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes trees of clones that were begun before `edge` (unix seconds) and never finished.
+    pub async fn clean_detached(&self, edge: i64) -> Result<u64> {
+        let trees = self.engine.detached(edge).await?;
+        for ino in &trees {
+            self.drop_detached(*ino).await?;
+        }
+        Ok(trees.len() as u64)
+    }
+
+    async fn drop_detached(&self, ino: Ino) -> Result<()> {
+        self.empty(&Caller::root(), ino, true).await?;
+        self.run(&DropDetached { ino }).await
+    }
+
+    async fn refuse_without_room(
+        &self,
+        caller: &Caller,
+        src: Ino,
+        attr: &Attr,
+        dir: Ino,
+    ) -> Result<()> {
+        let mut tx = MetaTxn::new(self.engine.begin(), &self.facts);
+        access::permits(&mut tx, caller, attr, access::READ).await?;
+        if !room::is_limited(&self.facts) {
+            return Ok(());
+        }
+        let usage = self.sum_tree(src, false).await?;
+        let wanted = room::Wanted {
+            uid: caller.uid,
+            gid: caller.gid,
+            space: usage.size.cast_signed(),
+            inodes: (usage.files + usage.dirs).cast_signed(),
+        };
+        room::check(&mut tx, wanted, &[dir]).await
+    }
+
+    fn clone_children<'a>(
+        &'a self,
+        caller: &'a Caller,
+        parent: &'a Cloned,
+        mode: CloneMode,
+        done: &'a AtomicU64,
+    ) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let mut listing = self.list(parent.src, true);
+            while let Some(page) = listing.next().await? {
+                for batch in page.chunks(BATCH) {
+                    let made =
+                        self.clone_batch(caller, batch.to_vec(), parent.ino, mode, false).await?;
+                    done.fetch_add(made.len() as u64, Ordering::Relaxed);
+                    let below: Vec<Cloned> = made.into_iter().filter(|n| n.attr.is_dir()).collect();
+                    stream::iter(below.iter().map(Ok))
+                        .try_for_each_concurrent(AT_ONCE, |node| {
+                            self.clone_children(caller, node, mode, done)
+                        })
+                        .await?;
+                }
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    async fn clone_batch(
+        &self,
+        caller: &Caller,
+        mut entries: Vec<DirEntry>,
+        dir: Ino,
+        mode: CloneMode,
+        top: bool,
+    ) -> Result<Vec<Cloned>> {
+        loop {
+            let mut sources = Vec::with_capacity(entries.len());
+            for entry in &entries {
+                let ino = self.new_inode().await?;
+                let chunks = self.chunk_hint(entry).await?;
+                sources.push(Source { src: entry.ino, name: entry.name.clone(), ino, chunks });
+            }
+            match self.run(&CloneNodes { caller, sources: &sources, dir, mode, top }).await? {
+                Clones::Made(nodes) => return Ok(nodes),
+                // The files changed since they were listed.
+                Clones::Stale => entries.iter_mut().for_each(|entry| entry.attr = None),
+            }
+        }
+    }
+
+    /// Which chunks a file of very many has, so that the absent ones are not asked for.
+    async fn chunk_hint(&self, entry: &DirEntry) -> Result<Option<ChunkHint>> {
+        let large = |attr: &Attr| attr.is_file() && attr.length / CHUNK_SIZE >= PLAIN_CHUNKS;
+        if entry.kind != FileKind::File || !entry.attr.as_ref().is_none_or(large) {
+            return Ok(None);
+        }
+        let attr = self.getattr(entry.ino).await?;
+        let indexes = self.engine.chunk_indexes(entry.ino, attr.length).await?;
+        Ok(Some(ChunkHint { length: attr.length, mtime: attr.mtime, indexes }))
+    }
+}

@@ -1,0 +1,204 @@
+//! Compaction: chunks of many records are rewritten as one slice.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tracing::warn;
+
+use super::Meta;
+use super::garbage::dead;
+use crate::error::{Error, Result};
+use crate::meta::Ino;
+use crate::meta::op::compact::{Compact, Compacted};
+use crate::meta::op::read::{Chunk, Read};
+use crate::meta::record::compaction::{Compaction, plan_compaction};
+use crate::meta::record::{Slice, SliceSize};
+use crate::meta::run::Done;
+
+/// Reads of more records or fragments than this wish for a compaction.
+const MANY_TO_READ: usize = 5;
+/// With this many records a write waits for the compaction.
+const TOO_MANY: usize = 2500;
+/// Compactions that run at once, at most one more than this.
+const AT_ONCE: usize = 10;
+
+/// Chunks being compacted by this client.
+#[derive(Default)]
+pub struct Compactions {
+    chunks: Mutex<HashSet<(Ino, u32)>>,
+    ended: Notify,
+}
+
+/// The right to compact one chunk.
+struct Turn<'a> {
+    all: &'a Compactions,
+    chunk: (Ino, u32),
+}
+
+/// Why a chunk is compacted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Urgency {
+    /// It would help. Dropped if much is going on.
+    Helpful,
+    /// No more records should be added.
+    Overdue,
+    /// Someone asked for it.
+    Asked,
+}
+
+impl Compactions {
+    fn has_room(&self, chunk: &(Ino, u32)) -> bool {
+        let chunks = self.lock();
+        chunks.len() <= AT_ONCE && !chunks.contains(chunk)
+    }
+
+    /// A turn without waiting: none if the chunk is in work, or too many are.
+    fn try_turn(&self, chunk: (Ino, u32)) -> Option<Turn<'_>> {
+        let mut chunks = self.lock();
+        (chunks.len() <= AT_ONCE && chunks.insert(chunk)).then(|| Turn { all: self, chunk })
+    }
+
+    /// A turn as soon as the chunk is free.
+    async fn turn(&self, chunk: (Ino, u32)) -> Turn<'_> {
+        loop {
+            let ended = self.ended.notified();
+            if self.lock().insert(chunk) {
+                return Turn { all: self, chunk };
+            }
+            ended.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<(Ino, u32)>> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.chunk);
+        self.all.ended.notify_waiters();
+    }
+}
+
+impl Meta {
+    /// Compacts a chunk; answers whether its records changed. With `force`, waits for one that is
+    /// under way and goes on until there is nothing left to gain.
+    pub async fn compact(&self, ino: Ino, index: u32, force: bool) -> Result<bool> {
+        let ino = self.real(ino);
+        self.refuse_writes()?;
+        if !force {
+            return self.compact_for(ino, index, Urgency::Helpful).await;
+        }
+        let mut changed = false;
+        while self.compact_for(ino, index, Urgency::Asked).await? {
+            changed = true;
+        }
+        Ok(changed)
+    }
+
+    /// After a read that saw these records, as this many fragments.
+    pub(super) fn compact_after_read(
+        &self,
+        ino: Ino,
+        index: u32,
+        records: &[Slice],
+        fragments: usize,
+    ) {
+        let is_slow = records.len().max(fragments) >= MANY_TO_READ;
+        if is_slow && plan_compaction(records).is_some() {
+            self.compact_soon(ino, index);
+        }
+    }
+
+    /// After a write that left the chunk with this many records.
+    pub(super) async fn compact_after_write(&self, ino: Ino, index: u32, records: usize) {
+        if records % 100 != 99 && records <= 350 {
+            return;
+        }
+        if records < TOO_MANY {
+            self.compact_soon(ino, index);
+        } else if let Err(error) = self.compact_for(ino, index, Urgency::Overdue).await {
+            warn!(ino = ino.0, index, %error, "cannot compact");
+        }
+    }
+
+    fn compact_soon(&self, ino: Ino, index: u32) {
+        let able = self.slices.get().is_some() && !self.facts.options.read_only;
+        if !able || !self.compactions.has_room(&(ino, index)) {
+            return;
+        }
+        self.work(async move |meta| {
+            match meta.compact_for(ino, index, Urgency::Helpful).await {
+                // The file went meanwhile.
+                Ok(_) | Err(Error::NotFound) => {}
+                Err(error) => warn!(ino = ino.0, index, %error, "cannot compact"),
+            }
+        });
+    }
+
+    async fn compact_for(&self, ino: Ino, index: u32, urgency: Urgency) -> Result<bool> {
+        let Some(store) = self.slices.get() else { return Ok(false) };
+        let chunk = (ino, index);
+        let _turn = match urgency {
+            Urgency::Helpful => match self.compactions.try_turn(chunk) {
+                Some(turn) => turn,
+                None => return Ok(false),
+            },
+            Urgency::Overdue | Urgency::Asked => self.compactions.turn(chunk).await,
+        };
+        let Chunk { records, attr } = self.run(&Read { ino, index }).await?;
+        if urgency == Urgency::Overdue && records.len() < TOO_MANY {
+            return Ok(false);
+        }
+        // Without its node the chunk is about to go.
+        let (Some(compaction), Some(attr)) = (plan_compaction(&records), attr) else {
+            return Ok(false);
+        };
+        let id = self.new_slice().await?;
+        let slice = SliceSize { id, size: compaction.size };
+        if let Err(error) = store.rewrite(&compaction.fragments, id, attr.tier).await {
+            self.forsake(slice, chunk).await;
+            return Err(error);
+        }
+        self.replace(chunk, &records, &compaction, slice).await
+    }
+
+    /// Puts the rewritten slice in place of the records that it was made of.
+    async fn replace(
+        &self,
+        (ino, index): (Ino, u32),
+        records: &[Slice],
+        compaction: &Compaction,
+        slice: SliceSize,
+    ) -> Result<bool> {
+        let delay = self.facts.setting().trash_days > 0;
+        let op = Compact { ino, index, records, compaction, id: slice.id, delay };
+        let outcome = self.run_counted(&op).await;
+        // Whatever came of it, what was known of the chunk may be wrong.
+        self.facts.open.drop_view(ino, index);
+        let dead = match outcome {
+            Ok(Done { output: Compacted::Done(released), receipts }) => dead(&released, &receipts),
+            Ok(_) => {
+                self.forsake(slice, (ino, index)).await;
+                return Ok(false);
+            }
+            // The commit may have taken effect all the same, its answer lost.
+            Err(error) if self.forsake(slice, (ino, index)).await => return Err(error),
+            Err(_) => Vec::new(),
+        };
+        self.engine.drop_single_ref(slice).await?;
+        self.collect(Vec::new(), dead);
+        Ok(true)
+    }
+
+    /// Gets rid of the new slice unless it is in use. If that cannot be found out it stays, and at
+    /// worst its objects leak.
+    async fn forsake(&self, slice: SliceSize, chunk: (Ino, u32)) -> bool {
+        self.abandon(slice, chunk).await.unwrap_or_else(|error| {
+            warn!(slice = slice.id.0, %error, "cannot tell whether a compacted slice is in use");
+            true
+        })
+    }
+}

@@ -1,0 +1,200 @@
+//! Garbage: data that nothing refers to any more, and what metadata asks of the data side.
+//!
+//! `meta` does not know blocks or objects; the volume gives it something that does. Every step
+//! leaves a record of what is still to do until it is done, so a client may die between any two,
+//! and whatever is dropped here is found again by the hourly jobs.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::{StreamExt, stream};
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, warn};
+
+use super::Meta;
+use crate::error::{Error, Result};
+use crate::meta::op::delete_chunk::DeleteChunk;
+use crate::meta::op::drop_slice::{Abandon, DropDeletedFile, DropSlice};
+use crate::meta::op::drop_sustained::DropSustained;
+use crate::meta::record::{Slice, SliceSize};
+use crate::meta::{Ino, Sid, SliceId};
+
+/// Files whose data is deleted at once.
+const FILES_AT_ONCE: usize = 100;
+/// Files that may wait for that; more are left to the job.
+const FILES_WAITING: usize = 10_000;
+
+#[async_trait]
+pub trait SliceStore: Send + Sync {
+    /// Deletes every object of the slice; one that is not there is fine.
+    async fn delete(&self, slice: SliceSize) -> Result<()>;
+
+    /// Reads the fragments (laid end to end, holes as zeros) and writes them as slice `id`.
+    async fn rewrite(&self, fragments: &[Slice], id: SliceId, tier: u8) -> Result<()>;
+}
+
+/// Bounds of the work on garbage.
+pub struct Garbage {
+    waiting: Arc<Semaphore>,
+    files: Semaphore,
+    slices: Semaphore,
+    /// What this client has under way, compactions included.
+    pub(super) work: TaskTracker,
+}
+
+impl Garbage {
+    pub fn new(max_deletes: usize) -> Self {
+        Self {
+            waiting: Arc::new(Semaphore::new(FILES_WAITING)),
+            files: Semaphore::new(FILES_AT_ONCE),
+            slices: Semaphore::new(max_deletes.min(Semaphore::MAX_PERMITS)),
+            work: TaskTracker::new(),
+        }
+    }
+}
+
+impl Meta {
+    /// Starts to delete the data of removed files and the objects of dead slices. Never waits: what
+    /// does not fit is left to the jobs.
+    pub(in crate::meta) fn collect(&self, deleted: Vec<(Ino, u64)>, dead: Vec<SliceSize>) {
+        for (ino, length) in deleted {
+            let Ok(place) = Arc::clone(&self.garbage.waiting).try_acquire_owned() else { break };
+            self.work(async move |meta| {
+                let Ok(_turn) = meta.garbage.files.acquire().await else { return };
+                match meta.delete_file_data(ino, length).await {
+                    Ok(()) | Err(Error::Interrupted) => {}
+                    Err(error) => warn!(ino = ino.0, %error, "the data of a removed file stays"),
+                }
+                drop(place);
+            });
+        }
+        if !dead.is_empty() {
+            self.work(async move |meta| {
+                meta.delete_slices(dead).await;
+            });
+        }
+    }
+
+    /// Takes note that the last name of an open file is gone, so that the file goes when it is
+    /// closed; at once if it has been closed meanwhile.
+    pub(in crate::meta) fn sustain(&self, ino: Ino) {
+        if self.facts.open.remove(ino) {
+            return;
+        }
+        let sid = self.facts.sid();
+        self.work(async move |meta| {
+            if let Err(error) = meta.drop_sustained(sid, ino).await {
+                warn!(ino = ino.0, %error, "a removed file stays until the session ends");
+            }
+        });
+    }
+
+    /// Lets a removed file go that `sid` had open.
+    pub(super) async fn drop_sustained(&self, sid: Sid, ino: Ino) -> Result<()> {
+        self.run(&DropSustained { sid, ino }).await
+    }
+
+    /// Waits until there is room to collect another batch of removed files. Who removes many calls
+    /// this between batches; otherwise most of their data would wait for the hourly job.
+    pub(super) async fn wait_for_collection(&self) {
+        let half = u32::try_from(FILES_WAITING / 2).unwrap_or(u32::MAX);
+        // Never closed, so an error cannot be.
+        drop(self.garbage.waiting.acquire_many(half).await);
+    }
+
+    /// Waits until the deletions and compactions that this client has started are done.
+    pub async fn idle(&self) {
+        self.garbage.work.close();
+        self.garbage.work.wait().await;
+        self.garbage.work.reopen();
+    }
+
+    /// Deletes the data of a removed file: its chunks, the objects that nothing else refers to, and
+    /// then the record that the file is to be deleted.
+    pub async fn delete_file_data(&self, ino: Ino, length: u64) -> Result<()> {
+        for index in self.engine.chunk_indexes(ino, length).await? {
+            if self.is_closing() {
+                return Err(Error::Interrupted);
+            }
+            let done = self.run_counted(&DeleteChunk { ino, index }).await?;
+            self.delete_slices(dead(&done.output, &done.receipts)).await;
+        }
+        self.run(&DropDeletedFile { ino, length }).await
+    }
+
+    /// Deletes objects of slices without references, then the records of those that are gone; one
+    /// that fails keeps its record and is tried again by the job. Answers how many went.
+    pub(super) async fn delete_slices(&self, slices: Vec<SliceSize>) -> u64 {
+        let limit = self.facts.options.max_deletes;
+        let Some(store) = self.slices.get().filter(|_| limit > 0) else { return 0 };
+        stream::iter(slices)
+            .map(|slice| async move {
+                let Ok(_turn) = self.garbage.slices.acquire().await else { return 0 };
+                match self.delete_slice(store.as_ref(), slice).await {
+                    Ok(()) => 1,
+                    Err(error) => {
+                        warn!(slice = slice.id.0, %error, "a dead slice stays for now");
+                        0
+                    }
+                }
+            })
+            .buffer_unordered(limit)
+            .fold(0, |sum, one| async move { sum + one })
+            .await
+    }
+
+    async fn delete_slice(&self, store: &dyn SliceStore, slice: SliceSize) -> Result<()> {
+        store.delete(slice).await?;
+        self.run(&DropSlice { slice }).await
+    }
+
+    /// Gets rid of a slice that was written for a chunk and did not become part of it. Answers false
+    /// if it did, after all.
+    pub(super) async fn abandon(&self, slice: SliceSize, chunk: (Ino, u32)) -> Result<bool> {
+        let unused =
+            !self.engine.tracks(slice).await? && self.run(&Abandon { slice, chunk }).await?;
+        if unused {
+            debug!(slice = slice.id.0, "a written slice is of no use");
+            self.delete_slices(vec![slice]).await;
+        }
+        Ok(unused)
+    }
+
+    /// Runs work on garbage or compaction in the background.
+    pub(super) fn work<F>(&self, work: impl FnOnce(Arc<Self>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let Some(meta) = self.me.upgrade().filter(|_| !self.is_closing()) else { return };
+        let task = self.garbage.work.track_future(work(meta));
+        self.life.spawn(task);
+    }
+}
+
+/// Slices that were released and have no reference left, by the receipts of their release.
+pub(super) fn dead(released: &[SliceSize], receipts: &[i64]) -> Vec<SliceSize> {
+    let left = released.iter().zip(receipts).filter(|(_, left)| **left <= 0);
+    left.map(|(slice, _)| *slice).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slice(id: u64) -> SliceSize {
+        SliceSize { id: SliceId(id), size: 1 }
+    }
+
+    #[test]
+    fn slices_are_dead_when_no_reference_is_left() {
+        let released = [slice(1), slice(2), slice(3), slice(3), slice(4)];
+        assert_eq!(dead(&released, &[0, 1, 0, -1, 7, 0]), [slice(1), slice(3)]);
+    }
+
+    #[test]
+    fn without_receipts_nothing_is_known_to_be_dead() {
+        assert_eq!(dead(&[slice(1)], &[]), []);
+    }
+}

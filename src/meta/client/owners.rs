@@ -1,0 +1,86 @@
+//! Counting what every user and group owns in the whole volume.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+
+use super::Meta;
+use super::walk::each_dir;
+use crate::error::Result;
+use crate::meta::Ino;
+use crate::meta::record::{Attr, Quota, QuotaKey};
+
+/// Space and inodes of every owner.
+pub(super) type Owned = HashMap<QuotaKey, (i64, i64)>;
+
+#[derive(Default)]
+struct Tally {
+    owned: Owned,
+    /// Nodes with several names, which must count once.
+    linked: HashSet<Ino>,
+}
+
+impl Tally {
+    fn add(&mut self, ino: Ino, attr: &Attr) {
+        if !attr.is_dir() && attr.nlink > 1 && !self.linked.insert(ino) {
+            return;
+        }
+        for key in [QuotaKey::User(attr.uid), QuotaKey::Group(attr.gid)] {
+            let (space, inodes) = self.owned.entry(key).or_default();
+            *space += attr.space();
+            *inodes += 1;
+        }
+    }
+}
+
+impl Meta {
+    /// Counts what everyone owns and stores it; limits stay as they are.
+    pub(super) async fn count_owners(&self) -> Result<()> {
+        let limits: HashMap<_, _> = self.engine.quotas().await?.into_iter().collect();
+        for (key, (space, inodes)) in self.owned().await? {
+            let limit = limits.get(&key).copied().unwrap_or(Quota::UNLIMITED);
+            let quota = Quota { used_space: space, used_inodes: inodes, ..limit };
+            self.engine.put_quota(key, &quota, true).await?;
+        }
+        self.reload_quotas().await
+    }
+
+    /// Everything that counts: the tree, the trash, and removed files that are still open.
+    pub(super) async fn owned(&self) -> Result<Owned> {
+        let tally = Mutex::new(Tally::default());
+        let mut roots = vec![Ino::ROOT];
+        if self.attr_now(Ino::TRASH).await?.is_some() {
+            roots.push(Ino::TRASH);
+        }
+        each_dir(roots, |dir| self.count_owners_in(dir, &tally)).await?;
+        for session in self.engine.sessions().await? {
+            let sustained = self.engine.sustained(session.sid).await?;
+            let attrs = self.attrs_now(&sustained).await?;
+            let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+            for (ino, attr) in sustained.iter().zip(attrs) {
+                if let Some(attr) = attr {
+                    tally.add(*ino, &attr);
+                }
+            }
+        }
+        Ok(tally.into_inner().unwrap_or_else(PoisonError::into_inner).owned)
+    }
+
+    async fn count_owners_in(&self, dir: Ino, tally: &Mutex<Tally>) -> Result<Vec<Ino>> {
+        let mut dirs = Vec::new();
+        let mut listing = self.list_real(dir, true);
+        while let Some(page) = listing.next().await? {
+            let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+            for entry in page {
+                let Some(attr) = entry.attr else { continue };
+                // Nobody is charged for the hours of the trash.
+                if dir != Ino::TRASH {
+                    tally.add(entry.ino, &attr);
+                }
+                if attr.is_dir() {
+                    dirs.push(entry.ino);
+                }
+            }
+        }
+        Ok(dirs)
+    }
+}

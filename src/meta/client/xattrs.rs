@@ -1,0 +1,65 @@
+//! Extended attributes.
+
+use bytes::Bytes;
+
+use super::Meta;
+use crate::error::{Error, Result};
+use crate::meta::op::xattr::{ListXattrs, RemoveXattr, SetXattr, Xattr, XattrMode};
+use crate::meta::{Ino, Name};
+
+/// Longest name, in bytes.
+const MAX_NAME: usize = 255;
+/// Longest value.
+const MAX_VALUE: usize = 65536;
+
+impl Meta {
+    pub async fn set_xattr(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        let name = checked(name)?;
+        if ino.is_trash() {
+            return Err(Error::NotPermitted);
+        }
+        if value.len() > MAX_VALUE {
+            return Err(Error::OutOfRange);
+        }
+        if value.is_empty() && self.engine.traits().refuses_empty_xattr {
+            return Err(Error::Invalid);
+        }
+        let value = Bytes::copy_from_slice(value);
+        self.run(&SetXattr { ino: self.real(ino), name: &name, value: &value, mode }).await
+    }
+
+    /// The value; `NoAttribute` if there is none.
+    pub async fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Bytes> {
+        self.run(&Xattr { ino: self.real(ino), name: &checked(name)? }).await
+    }
+
+    /// Every name, those of ACL rules included.
+    pub async fn xattrs(&self, ino: Ino) -> Result<Vec<Name>> {
+        self.run(&ListXattrs { ino: self.real(ino) }).await
+    }
+
+    pub async fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        let name = checked(name)?;
+        if ino.is_trash() {
+            return Err(Error::NotPermitted);
+        }
+        self.run(&RemoveXattr { ino: self.real(ino), name: &name }).await
+    }
+}
+
+/// Unlike the name of an entry, it may hold a slash.
+fn checked(name: &[u8]) -> Result<Name> {
+    if name.is_empty() || name.contains(&0) {
+        return Err(Error::Invalid);
+    }
+    if name.len() > MAX_NAME {
+        return Err(Error::OutOfRange);
+    }
+    Ok(Name::stored(Bytes::copy_from_slice(name)))
+}

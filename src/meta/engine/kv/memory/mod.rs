@@ -1,0 +1,231 @@
+//! A store in memory, for tests and measurements: every name is one store of this process.
+
+mod faults;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+pub use faults::{Fault, Faults};
+
+use super::store::{KvStore, KvTxn, Pair, Scan, StoreTraits};
+use crate::error::{Error, Result};
+use crate::meta::engine::CommitError;
+
+static NAMED: LazyLock<Mutex<HashMap<String, Arc<MemoryStore>>>> = LazyLock::new(Mutex::default);
+
+/// An ordered map whose commits check everything their transactions read.
+pub struct MemoryStore {
+    place: String,
+    log_shards: Option<u16>,
+    cells: Arc<Mutex<Cells>>,
+    faults: Arc<Faults>,
+}
+
+#[derive(Default)]
+struct Cells {
+    map: BTreeMap<Vec<u8>, Cell>,
+    /// The version of the last transaction begun or committed.
+    clock: u64,
+}
+
+struct Cell {
+    value: Bytes,
+    /// The commit that wrote it.
+    version: u64,
+}
+
+/// Keys, each with the commit that wrote it.
+type Versions = Vec<(Vec<u8>, u64)>;
+
+impl MemoryStore {
+    /// A store that only the holders of this value know.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self::at("memkv://".to_owned(), None))
+    }
+
+    /// As [`MemoryStore::new`], with a change log kept in shards as on TiKV.
+    pub fn with_log_shards(shards: u16) -> Arc<Self> {
+        Arc::new(Self::at("memkv://".to_owned(), Some(shards)))
+    }
+
+    /// The store of that name; it lives as long as the process.
+    pub fn named(name: &str) -> Arc<Self> {
+        let mut stores = lock(&NAMED);
+        let make = || Arc::new(Self::at(format!("memkv://{name}"), None));
+        stores.entry(name.to_owned()).or_insert_with(make).clone()
+    }
+
+    /// What goes wrong with the next commits.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// Every pair, to compare with what another client would store.
+    pub fn dump(&self) -> Vec<Pair> {
+        let cells = lock(&self.cells);
+        cells.map.iter().map(|(key, cell)| (key.clone(), cell.value.clone())).collect()
+    }
+
+    /// Sets one value past all transactions, as another client might.
+    pub fn plant(&self, key: Vec<u8>, value: impl Into<Bytes>) {
+        lock(&self.cells).apply([(key, Some(value.into()))]);
+    }
+
+    fn at(place: String, log_shards: Option<u16>) -> Self {
+        Self { place, log_shards, cells: Arc::default(), faults: Arc::default() }
+    }
+}
+
+impl Cells {
+    fn get(&self, key: &[u8]) -> (Option<Bytes>, Option<u64>) {
+        self.map.get(key).map(|cell| (cell.value.clone(), cell.version)).unzip()
+    }
+
+    fn scan<'a>(&'a self, scan: &Scan) -> impl Iterator<Item = (&'a Vec<u8>, &'a Cell)> {
+        let range = if scan.start < scan.end {
+            scan.start.clone()..scan.end.clone()
+        } else {
+            Vec::new()..Vec::new()
+        };
+        self.map.range(range).take(scan.limit)
+    }
+
+    fn pairs(&self, scan: &Scan) -> Vec<Pair> {
+        let value = |cell: &Cell| if scan.values { cell.value.clone() } else { Bytes::new() };
+        self.scan(scan).map(|(key, cell)| (key.clone(), value(cell))).collect()
+    }
+
+    fn versions(&self, scan: &Scan) -> Versions {
+        self.scan(scan).map(|(key, cell)| (key.clone(), cell.version)).collect()
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn apply(&mut self, writes: impl IntoIterator<Item = (Vec<u8>, Option<Bytes>)>) {
+        let version = self.tick();
+        for (key, value) in writes {
+            match value {
+                Some(value) => self.map.insert(key, Cell { value, version }),
+                None => self.map.remove(&key),
+            };
+        }
+    }
+}
+
+#[async_trait]
+impl KvStore for MemoryStore {
+    fn traits(&self) -> StoreTraits {
+        StoreTraits {
+            name: "memkv",
+            refuses_empty_values: false,
+            log_shards: self.log_shards,
+            batch: 1666,
+        }
+    }
+
+    fn place(&self) -> &str {
+        &self.place
+    }
+
+    async fn begin(&self) -> Result<Box<dyn KvTxn>> {
+        Ok(Box::new(MemoryTxn {
+            version: lock(&self.cells).tick(),
+            place: self.place.clone(),
+            cells: self.cells.clone(),
+            faults: self.faults.clone(),
+            points: HashMap::new(),
+            scans: Vec::new(),
+            writes: Vec::new(),
+        }))
+    }
+
+    async fn get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
+        let cells = lock(&self.cells);
+        Ok(keys.iter().map(|key| cells.get(key).0).collect())
+    }
+
+    async fn scan(&self, scan: &Scan) -> Result<Vec<Pair>> {
+        Ok(lock(&self.cells).pairs(scan))
+    }
+
+    async fn wipe(&self) -> Result<()> {
+        lock(&self.cells).map.clear();
+        Ok(())
+    }
+}
+
+struct MemoryTxn {
+    version: u64,
+    place: String,
+    cells: Arc<Mutex<Cells>>,
+    faults: Arc<Faults>,
+    /// The version that was first seen of each key; `None` if it was not there.
+    points: HashMap<Vec<u8>, Option<u64>>,
+    scans: Vec<(Scan, Versions)>,
+    writes: Vec<(Vec<u8>, Option<Bytes>)>,
+}
+
+#[async_trait]
+impl KvTxn for MemoryTxn {
+    async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
+        let cells = lock(&self.cells);
+        let mut values = Vec::with_capacity(keys.len());
+        for key in keys {
+            let (value, version) = cells.get(key);
+            self.points.entry(key.clone()).or_insert(version);
+            values.push(value);
+        }
+        Ok(values)
+    }
+
+    async fn scan(&mut self, scan: &Scan) -> Result<Vec<Pair>> {
+        let cells = lock(&self.cells);
+        self.scans.push((scan.clone(), cells.versions(scan)));
+        Ok(cells.pairs(scan))
+    }
+
+    fn put(&mut self, key: Vec<u8>, value: Bytes) {
+        self.writes.push((key, Some(value)));
+    }
+
+    fn delete(&mut self, key: Vec<u8>) {
+        self.writes.push((key, None));
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    async fn commit(&mut self) -> Result<(), CommitError> {
+        let lost = || {
+            let cause = "the answer was lost on purpose".to_owned();
+            CommitError::Unknown(Error::Unreachable { place: self.place.clone(), cause })
+        };
+        let fault = self.faults.next();
+        let mut cells = lock(&self.cells);
+        let holds = self.points.iter().all(|(key, version)| cells.get(key).1 == *version)
+            && self.scans.iter().all(|(scan, versions)| cells.versions(scan) == *versions);
+        match fault {
+            _ if !holds => return Err(CommitError::Conflict),
+            Some(Fault::Conflict) => return Err(CommitError::Conflict),
+            Some(Fault::LostUnapplied) => return Err(lost()),
+            Some(Fault::LostApplied) | None => {}
+        }
+        cells.apply(std::mem::take(&mut self.writes));
+        match fault {
+            Some(Fault::LostApplied) => Err(lost()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A panic elsewhere leaves the map whole: every change of it is a plain insert or remove.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

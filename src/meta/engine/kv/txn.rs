@@ -1,0 +1,240 @@
+//! Transactions: guarded reads, then one commit.
+//!
+//! The first attempt commits the very transaction that the plan read from, so an uncontended commit
+//! costs no read that the changes do not need. A store is free to see conflicts where the contract
+//! sees none (someone appended to a chunk of which only the head matters, or wrote back the same
+//! value), so the next attempts read everything again and judge for themselves: only a guarded
+//! record that really differs is a conflict.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::apply::Applier;
+use super::changelog;
+use super::keys::StoreKey;
+use super::needs::Needs;
+use super::overlay::Overlay;
+use super::read::{Source, Unguarded, records};
+use super::store::{KvStore, KvTxn, Pair, Scan};
+use crate::error::Result;
+use crate::meta::engine::{Change, CommitError, Key, Record, Txn};
+use crate::meta::record::Attr;
+
+/// Attempts after the first. More contention than that is better waited out by the run loop.
+pub(super) const FRESH_ATTEMPTS: usize = 3;
+
+pub(super) struct KvTransaction {
+    store: Arc<dyn KvStore>,
+    /// Begun with the first guarded read.
+    open: Option<Box<dyn KvTxn>>,
+    watched: Watched,
+}
+
+/// What was read under guard.
+#[derive(Debug, Default)]
+struct Watched {
+    points: HashMap<Vec<u8>, Option<Bytes>>,
+    scans: Vec<(Scan, Vec<Pair>)>,
+    /// Attrs that matter as places, unless they are among the exact ones.
+    places: HashSet<Vec<u8>>,
+    exact: HashSet<Vec<u8>>,
+}
+
+impl Watched {
+    /// Tells attrs that must be as they were from those that must be the same place.
+    fn sort_attrs(&mut self, keys: &[Key], records: &[Record]) {
+        for (key, record) in keys.iter().zip(records) {
+            match (key, record) {
+                (Key::Place(ino), _) => {
+                    self.places.insert(StoreKey::Attr(*ino).encode());
+                }
+                (Key::Attr(ino), _) => {
+                    self.exact.insert(StoreKey::Attr(*ino).encode());
+                }
+                (Key::Lookup(..), Record::Lookup(Some(found))) => {
+                    self.exact.insert(StoreKey::Attr(found.entry.ino).encode());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn is_place(&self, key: &Vec<u8>) -> bool {
+        self.places.contains(key) && !self.exact.contains(key)
+    }
+}
+
+impl KvTransaction {
+    pub fn new(store: Arc<dyn KvStore>) -> Self {
+        Self { store, open: None, watched: Watched::default() }
+    }
+
+    async fn opened(&mut self) -> Result<&mut dyn KvTxn> {
+        let kv = match self.open.take() {
+            Some(kv) => kv,
+            None => self.store.begin().await?,
+        };
+        Ok(self.open.insert(kv).as_mut())
+    }
+}
+
+impl Source for KvTransaction {
+    async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
+        let missing: BTreeSet<&Vec<u8>> =
+            keys.iter().filter(|key| !self.watched.points.contains_key(*key)).collect();
+        let missing: Vec<Vec<u8>> = missing.into_iter().cloned().collect();
+        if !missing.is_empty() {
+            let values = self.opened().await?.get(&missing).await?;
+            self.watched.points.extend(missing.into_iter().zip(values));
+        }
+        Ok(keys.iter().map(|key| self.watched.points.get(key).cloned().flatten()).collect())
+    }
+
+    async fn scan(&mut self, scan: Scan) -> Result<Vec<Pair>> {
+        let pairs = self.opened().await?.scan(&scan).await?;
+        self.watched.scans.push((scan, pairs.clone()));
+        Ok(pairs)
+    }
+}
+
+#[async_trait]
+impl Txn for KvTransaction {
+    async fn read(&mut self, keys: &[Key]) -> Result<Vec<Record>> {
+        let records = records(self, keys).await?;
+        self.watched.sort_attrs(keys, &records);
+        Ok(records)
+    }
+
+    async fn peek(&mut self, keys: &[Key]) -> Result<Vec<Record>> {
+        records(&mut Unguarded(self.store.as_ref()), keys).await
+    }
+
+    async fn commit(&mut self, changes: &[Change]) -> Result<Vec<i64>, CommitError> {
+        let needs = Needs::of(changes);
+        let watched = std::mem::take(&mut self.watched);
+        let mut kv = match self.open.take() {
+            Some(kv) => kv,
+            None => self.store.begin().await.map_err(CommitError::Failed)?,
+        };
+        let mut cells = load(kv.as_mut(), &watched, &needs).await.map_err(CommitError::Failed)?;
+        let log_shards = self.store.traits().log_shards;
+        for _ in 0..FRESH_ATTEMPTS {
+            match attempt(kv, cells, &needs, changes, log_shards).await {
+                Err(CommitError::Conflict) => {}
+                done => return done,
+            }
+            kv = self.store.begin().await.map_err(CommitError::Failed)?;
+            cells = load_again(kv.as_mut(), &watched, &needs).await?;
+        }
+        attempt(kv, cells, &needs, changes, log_shards).await
+    }
+}
+
+/// Applies the changes to what was loaded, and commits that.
+async fn attempt(
+    mut kv: Box<dyn KvTxn>,
+    mut cells: Overlay,
+    needs: &Needs,
+    changes: &[Change],
+    log_shards: Option<u16>,
+) -> Result<Vec<i64>, CommitError> {
+    let too_short =
+        |(key, head): (&Vec<u8>, &usize)| cells.value(key).map_or(0, Bytes::len) < *head;
+    if needs.heads.iter().any(too_short) {
+        return Err(CommitError::Conflict);
+    }
+    let log_key = changelog::key(log_shards, kv.version());
+    let receipts =
+        Applier::new(&mut cells, changes, log_key).apply(changes).map_err(CommitError::Failed)?;
+    for (key, value) in cells.into_writes() {
+        match value {
+            Some(value) => kv.put(key, value),
+            None => kv.delete(key),
+        }
+    }
+    kv.commit().await.map(|()| receipts)
+}
+
+/// What the changes need, as far as the plan has not read it already.
+async fn load(kv: &mut dyn KvTxn, watched: &Watched, needs: &Needs) -> Result<Overlay> {
+    let mut cells = Overlay::default();
+    let mut missing = BTreeSet::new();
+    for key in &needs.points {
+        match watched.points.get(key) {
+            Some(value) => cells.load(key.clone(), value.clone()),
+            None => {
+                missing.insert(key.clone());
+            }
+        }
+    }
+    let missing: Vec<Vec<u8>> = missing.into_iter().collect();
+    if !missing.is_empty() {
+        let values = kv.get(&missing).await?;
+        missing.into_iter().zip(values).for_each(|(key, value)| cells.load(key, value));
+    }
+    list(kv, needs, &mut cells).await?;
+    Ok(cells)
+}
+
+/// What the changes need and everything guarded, from a new transaction; a conflict if what was
+/// guarded is no longer so.
+async fn load_again(
+    kv: &mut dyn KvTxn,
+    watched: &Watched,
+    needs: &Needs,
+) -> Result<Overlay, CommitError> {
+    let keys: BTreeSet<&Vec<u8>> = watched.points.keys().chain(&needs.points).collect();
+    let keys: Vec<Vec<u8>> = keys.into_iter().cloned().collect();
+    let mut cells = Overlay::default();
+    if !keys.is_empty() {
+        let values = kv.get(&keys).await.map_err(CommitError::Failed)?;
+        keys.into_iter().zip(values).for_each(|(key, value)| cells.load(key, value));
+    }
+    for (key, read) in &watched.points {
+        let now = cells.value(key);
+        let holds = match needs.heads.get(key) {
+            Some(head) => head_of(read.as_ref(), *head) == head_of(now, *head),
+            None if watched.is_place(key) => same_place(read.as_ref(), now),
+            None => read.as_ref() == now,
+        };
+        if !holds {
+            return Err(CommitError::Conflict);
+        }
+    }
+    for (scan, read) in &watched.scans {
+        let now = kv.scan(scan).await.map_err(CommitError::Failed)?;
+        // A scan for one key asks whether there is any; which one it found does not matter.
+        let holds = if scan.limit == 1 { read.is_empty() == now.is_empty() } else { *read == now };
+        if !holds {
+            return Err(CommitError::Conflict);
+        }
+    }
+    list(kv, needs, &mut cells).await.map_err(CommitError::Failed)?;
+    Ok(cells)
+}
+
+async fn list(kv: &mut dyn KvTxn, needs: &Needs, cells: &mut Overlay) -> Result<()> {
+    for scan in &needs.scans {
+        for (key, _) in kv.scan(scan).await? {
+            cells.list(key);
+        }
+    }
+    Ok(())
+}
+
+fn same_place(read: Option<&Bytes>, now: Option<&Bytes>) -> bool {
+    let decode = |raw: Option<&Bytes>| raw.and_then(|raw| Attr::decode(raw).ok());
+    match (decode(read), decode(now)) {
+        (Some(read), Some(now)) => read.same_place(&now),
+        (None, None) => read == now,
+        _ => false,
+    }
+}
+
+fn head_of(raw: Option<&Bytes>, len: usize) -> &[u8] {
+    let raw: &[u8] = raw.map_or(&[], AsRef::as_ref);
+    raw.get(..len).unwrap_or(raw)
+}

@@ -1,0 +1,48 @@
+//! ACL rules: table `jfs_acl`. A rule's id is the row's.
+
+use rusqlite::{Row, params};
+
+use super::db::Db;
+use super::fault::Outcome;
+use super::row::Columns;
+use crate::error::Error;
+use crate::meta::record::{AclRule, acl};
+
+pub fn rule(db: &Db, id: u32) -> Outcome<Option<AclRule>> {
+    let sql = "SELECT owner, `group`, mask, other, named_users, named_groups FROM jfs_acl \
+               WHERE id = ?1";
+    db.one(sql, [id], |row| rule_at(row, 0, id))
+}
+
+pub fn all(db: &Db) -> Outcome<Vec<(u32, AclRule)>> {
+    let sql = "SELECT id, owner, `group`, mask, other, named_users, named_groups FROM jfs_acl \
+               ORDER BY id";
+    db.all(sql, [], |row| {
+        let id = Columns::new(row, &"table acl").number(0)?;
+        Ok((id, rule_at(row, 1, id)?))
+    })
+}
+
+pub fn insert(db: &Db, rule: &AclRule) -> Outcome<u32> {
+    let sql = "INSERT INTO jfs_acl (owner, `group`, mask, other, named_users, named_groups) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let (users, groups) = (acl::encode_entries(&rule.users), acl::encode_entries(&rule.groups));
+    db.exec(sql, params![rule.owner, rule.group, rule.mask, rule.other, &users[..], &groups[..]])?;
+    let id = db.last_id();
+    u32::try_from(id)
+        .map_err(|_| Error::damaged("table acl", format!("there is no rule id after {id}")).into())
+}
+
+fn rule_at(row: &Row<'_>, first: usize, id: u32) -> Outcome<AclRule> {
+    let of = format_args!("table acl, id {id}");
+    let columns = Columns::new(row, &of);
+    let named = |index| columns.decoded(index, acl::decode_entries(columns.bytes(index)?));
+    Ok(AclRule {
+        owner: columns.number(first)?,
+        group: columns.number(first + 1)?,
+        mask: columns.number(first + 2)?,
+        other: columns.number(first + 3)?,
+        users: named(first + 4)?,
+        groups: named(first + 5)?,
+    })
+}

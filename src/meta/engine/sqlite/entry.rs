@@ -1,0 +1,101 @@
+//! Entries: table `jfs_edge`. Parents of a node are the entries that point to it.
+
+use rusqlite::params;
+
+use super::db::Db;
+use super::fault::Outcome;
+use super::node::{attr_at, attr_columns};
+use super::row::Columns;
+use crate::meta::engine::{Cursor, EntryPage, Found};
+use crate::meta::record::Entry;
+use crate::meta::{Ino, Name};
+
+pub fn entry(db: &Db, dir: Ino, name: &Name) -> Outcome<Option<Entry>> {
+    let sql = "SELECT type, inode FROM jfs_edge WHERE parent = ?1 AND name = ?2";
+    db.one(sql, params![dir, name], |row| {
+        let of = format_args!("table edge, parent {dir}, name {name:?}");
+        let columns = Columns::new(row, &of);
+        Ok(Entry { kind: columns.kind(0)?, ino: columns.ino(1)? })
+    })
+}
+
+/// The entry with its node. As for the Go client, an entry without a node is none.
+pub fn lookup(db: &Db, dir: Ino, name: &Name) -> Outcome<Option<Found>> {
+    let sql = concat!(
+        "SELECT ",
+        attr_columns!(),
+        ", e.type, e.inode FROM jfs_edge e JOIN jfs_node n ON n.inode = e.inode \
+         WHERE e.parent = ?1 AND e.name = ?2"
+    );
+    db.one(sql, params![dir, name], |row| {
+        let of = format_args!("table edge, parent {dir}, name {name:?}");
+        let columns = Columns::new(row, &of);
+        let entry = Entry { kind: columns.kind(18)?, ino: columns.ino(19)? };
+        Ok(Found { entry, attr: Some(attr_at(row, 0, entry.ino)?) })
+    })
+}
+
+pub fn has_entries(db: &Db, dir: Ino) -> Outcome<bool> {
+    let sql = "SELECT 1 FROM jfs_edge WHERE parent = ?1 LIMIT 1";
+    Ok(db.one(sql, [dir], |_| Ok(()))?.is_some())
+}
+
+pub fn parents(db: &Db, ino: Ino) -> Outcome<Vec<(Ino, i64)>> {
+    let sql = "SELECT parent, count(*) FROM jfs_edge WHERE inode = ?1 GROUP BY parent \
+               ORDER BY parent";
+    db.all(sql, [ino], |row| {
+        let of = format_args!("table edge, inode {ino}");
+        let columns = Columns::new(row, &of);
+        Ok((columns.ino(0)?, columns.signed(1)?))
+    })
+}
+
+/// A page in the order of names.
+pub fn list(db: &Db, dir: Ino, cursor: &Cursor, limit: usize) -> Outcome<EntryPage> {
+    let limit = limit.max(1);
+    let after = match cursor {
+        Cursor::Start | Cursor::Scan(_) => None,
+        Cursor::After(name) => Some(name),
+        Cursor::End => return Ok(EntryPage { entries: Vec::new(), next: Cursor::End }),
+    };
+    let mut entries = Vec::with_capacity(limit.min(4096));
+    let mut see = |row: &rusqlite::Row<'_>| -> Outcome<()> {
+        let of = format_args!("table edge, parent {dir}");
+        let name = Name::stored(Columns::new(row, &of).bytes(0)?.to_vec());
+        let of = format_args!("table edge, parent {dir}, name {name:?}");
+        let columns = Columns::new(row, &of);
+        let entry = Entry { kind: columns.kind(1)?, ino: columns.ino(2)? };
+        entries.push((name, entry));
+        Ok(())
+    };
+    let rows = i64::try_from(limit).unwrap_or(i64::MAX);
+    match after {
+        None => {
+            let sql = "SELECT name, type, inode FROM jfs_edge WHERE parent = ?1 \
+                       ORDER BY name LIMIT ?2";
+            db.each(sql, params![dir, rows], &mut see)?;
+        }
+        Some(name) => {
+            let sql = "SELECT name, type, inode FROM jfs_edge WHERE parent = ?1 AND name > ?2 \
+                       ORDER BY name LIMIT ?3";
+            db.each(sql, params![dir, name, rows], &mut see)?;
+        }
+    }
+    let next = match entries.last() {
+        Some((name, _)) if entries.len() == limit => Cursor::After(name.clone()),
+        _ => Cursor::End,
+    };
+    Ok(EntryPage { entries, next })
+}
+
+pub fn put(db: &Db, dir: Ino, name: &Name, entry: Entry) -> Outcome<()> {
+    let sql = "INSERT INTO jfs_edge (parent, name, inode, type) VALUES (?1, ?2, ?3, ?4) \
+               ON CONFLICT (parent, name) DO UPDATE SET inode = ?3, type = ?4";
+    db.exec(sql, params![dir, name, entry.ino, entry.kind as u8])?;
+    Ok(())
+}
+
+pub fn remove(db: &Db, dir: Ino, name: &Name) -> Outcome<()> {
+    db.exec("DELETE FROM jfs_edge WHERE parent = ?1 AND name = ?2", params![dir, name])?;
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! What waits for deletion: files in `jfs_delfile`, detached directories in `jfs_detached_node`.
+
+use rusqlite::params;
+
+use super::db::Db;
+use super::fault::Outcome;
+use super::row::Columns;
+use crate::meta::Ino;
+use crate::meta::engine::DeletedFile;
+
+pub fn put_file(db: &Db, ino: Ino, length: u64, at: i64) -> Outcome<()> {
+    // The column is called expire and holds the time of removal.
+    let sql = "INSERT INTO jfs_delfile (inode, length, expire) VALUES (?1, ?2, ?3) \
+               ON CONFLICT (inode) DO UPDATE SET length = ?2, expire = ?3";
+    db.exec(sql, params![ino, length.cast_signed(), at])?;
+    Ok(())
+}
+
+pub fn remove_file(db: &Db, ino: Ino) -> Outcome<()> {
+    db.exec("DELETE FROM jfs_delfile WHERE inode = ?1", [ino])?;
+    Ok(())
+}
+
+pub fn files(db: &Db, before: i64, limit: i64) -> Outcome<Vec<DeletedFile>> {
+    let sql = "SELECT inode, length, expire FROM jfs_delfile WHERE expire <= ?1 LIMIT ?2";
+    db.all(sql, params![before, limit], |row| {
+        let columns = Columns::new(row, &"table delfile");
+        Ok(DeletedFile {
+            ino: columns.ino(0)?,
+            length: columns.unsigned(1)?,
+            at: columns.signed(2)?,
+        })
+    })
+}
+
+pub fn put_detached(db: &Db, ino: Ino, at: i64) -> Outcome<()> {
+    let sql = "INSERT INTO jfs_detached_node (inode, added) VALUES (?1, ?2) \
+               ON CONFLICT (inode) DO UPDATE SET added = ?2";
+    db.exec(sql, params![ino, at])?;
+    Ok(())
+}
+
+pub fn remove_detached(db: &Db, ino: Ino) -> Outcome<()> {
+    db.exec("DELETE FROM jfs_detached_node WHERE inode = ?1", [ino])?;
+    Ok(())
+}
+
+pub fn detached(db: &Db, before: i64) -> Outcome<Vec<Ino>> {
+    let sql = "SELECT inode FROM jfs_detached_node WHERE added <= ?1";
+    db.all(sql, [before], |row| Columns::new(row, &"table detached_node").ino(0))
+}

@@ -1,0 +1,70 @@
+//! The change log: table `jfs_change_log`, a row for each line; the row's id is its version.
+
+use rusqlite::params;
+
+use super::db::Db;
+use super::fault::Outcome;
+use super::row::Columns;
+
+pub fn append(db: &Db, line: &str) -> Outcome<()> {
+    db.exec("INSERT INTO jfs_change_log (entry) VALUES (?1)", [line])?;
+    Ok(())
+}
+
+/// Lines after the version `after`.
+pub fn lines(db: &Db, after: i64, limit: i64) -> Outcome<Vec<(i64, String)>> {
+    let sql = "SELECT id, entry FROM jfs_change_log WHERE id > ?1 ORDER BY id LIMIT ?2";
+    db.all(sql, params![after, limit], |row| {
+        let columns = Columns::new(row, &"table change_log");
+        let line = String::from_utf8_lossy(columns.bytes(1)?).into_owned();
+        Ok((columns.signed(0)?, line))
+    })
+}
+
+/// The last of the lines that are to go, by age and by count; 0 if none is.
+pub fn cutoff(db: &Db, before: Option<i64>, keep: Option<u64>) -> Outcome<i64> {
+    let by_age = before.map_or(Ok(0), |before| expired(db, before))?;
+    let by_count = keep.map_or(Ok(0), |keep| surplus(db, keep))?;
+    Ok(by_age.max(by_count))
+}
+
+/// Removes some of the lines up to `cutoff`; answers whether that were all.
+pub fn drop_some(db: &Db, cutoff: i64) -> Outcome<bool> {
+    /// So many that the lock is not held for long.
+    const SOME: usize = 10_000;
+    let sql = "DELETE FROM jfs_change_log WHERE id IN \
+               (SELECT id FROM jfs_change_log WHERE id <= ?1 ORDER BY id LIMIT ?2)";
+    let gone = db.exec(sql, params![cutoff, i64::try_from(SOME).unwrap_or(i64::MAX)])?;
+    Ok(gone < SOME)
+}
+
+/// Lines are in the order of time but for clocks that differ: it ends at the first that is young.
+fn expired(db: &Db, before: i64) -> Outcome<i64> {
+    const PAGE: i64 = 1000;
+    let mut cutoff = 0;
+    let mut seen = 0;
+    loop {
+        let page = lines(db, seen, PAGE)?;
+        let Some((last, _)) = page.last() else { return Ok(cutoff) };
+        seen = *last;
+        for (id, line) in &page {
+            match written_at(line) {
+                Some(at) if at < before => cutoff = *id,
+                Some(_) => return Ok(cutoff),
+                None => {}
+            }
+        }
+    }
+}
+
+fn surplus(db: &Db, keep: u64) -> Outcome<i64> {
+    let sql = "SELECT id FROM jfs_change_log ORDER BY id DESC LIMIT 1 OFFSET ?1";
+    let skip = i64::try_from(keep).unwrap_or(i64::MAX);
+    let found = db.one(sql, [skip], |row| Columns::new(row, &"table change_log").signed(0))?;
+    Ok(found.unwrap_or(0))
+}
+
+/// The unix second that a line begins with.
+fn written_at(line: &str) -> Option<i64> {
+    line.split_once('.')?.0.parse().ok()
+}

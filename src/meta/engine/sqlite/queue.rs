@@ -1,0 +1,118 @@
+//! A bounded queue from async callers to threads.
+//!
+//! Callers wait for room without blocking; threads block for work.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+pub struct Queue<J> {
+    state: Mutex<State<J>>,
+    ready: Condvar,
+    room: Semaphore,
+}
+
+struct State<J> {
+    jobs: VecDeque<J>,
+    open: bool,
+    /// How many jobs must wait before a thread is woken for them.
+    wake_at: usize,
+}
+
+/// The queue takes no more jobs.
+#[derive(Debug)]
+pub struct Closed;
+
+impl<J> Queue<J> {
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            state: Mutex::new(State { jobs: VecDeque::new(), open: true, wake_at: 1 }),
+            ready: Condvar::new(),
+            room: Semaphore::new(capacity),
+        }
+    }
+
+    pub async fn push(&self, job: J) -> Result<(), Closed> {
+        self.room.acquire().await.map_err(|_| Closed)?.forget();
+        let mut state = self.lock();
+        if !state.open {
+            return Err(Closed);
+        }
+        state.jobs.push_back(job);
+        let wake = state.jobs.len() >= state.wake_at;
+        drop(state);
+        if wake {
+            self.ready.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Blocks for the next job; `None` once the queue is closed and empty.
+    pub fn pop(&self) -> Option<J> {
+        let job = self.wait().jobs.pop_front();
+        self.room.add_permits(usize::from(job.is_some()));
+        job
+    }
+
+    /// Blocks for a job and takes all that wait behind it, at most `max`; none once the queue is
+    /// closed and empty.
+    pub fn pop_all(&self, max: usize) -> Vec<J> {
+        let mut state = self.wait();
+        let count = state.jobs.len().min(max);
+        let jobs: Vec<J> = state.jobs.drain(..count).collect();
+        drop(state);
+        self.room.add_permits(jobs.len());
+        jobs
+    }
+
+    /// Blocks until `count` jobs wait, the queue is closed, or `patience` is over. For a queue with
+    /// one thread.
+    pub fn gather(&self, count: usize, patience: Duration) {
+        let mut state = self.lock();
+        state.wake_at = count;
+        let (mut state, _) = self
+            .ready
+            .wait_timeout_while(state, patience, |state| state.open && state.jobs.len() < count)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.wake_at = 1;
+    }
+
+    /// Takes no more jobs; those that wait are still handed out.
+    pub fn close(&self) {
+        self.room.close();
+        self.lock().open = false;
+        self.ready.notify_all();
+    }
+
+    /// Closes and drops the jobs that wait, so that their callers hear of it.
+    pub fn abandon(&self) {
+        self.close();
+        let dropped = std::mem::take(&mut self.lock().jobs);
+        drop(dropped);
+    }
+
+    fn wait(&self) -> MutexGuard<'_, State<J>> {
+        let state = self.lock();
+        self.ready
+            .wait_while(state, |state| state.open && state.jobs.is_empty())
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<J>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Held by a thread that serves a queue: if it panics, the queue's callers get errors instead of
+/// waiting for ever.
+pub struct Serving<'a, J>(pub &'a Queue<J>);
+
+impl<J> Drop for Serving<'_, J> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.abandon();
+        }
+    }
+}

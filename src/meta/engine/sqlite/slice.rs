@@ -1,0 +1,94 @@
+//! Slices: reference counts in `jfs_chunk_ref`, delayed deletion in `jfs_delslices`.
+
+use rusqlite::{Row, params};
+
+use super::db::Db;
+use super::fault::Outcome;
+use super::row::Columns;
+use crate::meta::SliceId;
+use crate::meta::engine::DelayedSlices;
+use crate::meta::record::{SliceSize, delayed};
+
+/// References of a slice; 0 if there is no row.
+pub fn refs(db: &Db, id: SliceId) -> Outcome<i64> {
+    let sql = "SELECT refs FROM jfs_chunk_ref WHERE chunkid = ?1";
+    Ok(db.one(sql, [id], |row| refs_at(row, id))?.unwrap_or(0))
+}
+
+/// A slice named for the first time. An id that is already there is an error.
+pub fn insert(db: &Db, slice: SliceSize) -> Outcome<()> {
+    let sql = "INSERT INTO jfs_chunk_ref (chunkid, size, refs) VALUES (?1, ?2, 1)";
+    db.exec(sql, params![slice.id, slice.size])?;
+    Ok(())
+}
+
+/// Adds to the references and answers those left.
+pub fn add_refs(db: &Db, slice: SliceSize, by: i64) -> Outcome<i64> {
+    let sql = "UPDATE jfs_chunk_ref SET refs = refs + ?2 WHERE chunkid = ?1 RETURNING refs";
+    if let Some(left) = db.one(sql, params![slice.id, by], |row| refs_at(row, slice.id))? {
+        return Ok(left);
+    }
+    if by > 0 {
+        // The row is lost, the record that is being copied is not: it counts for one.
+        let sql = "INSERT INTO jfs_chunk_ref (chunkid, size, refs) VALUES (?1, ?2, ?3)";
+        db.exec(sql, params![slice.id, slice.size, 1 + by])?;
+        return Ok(1 + by);
+    }
+    // Nothing says that this was the last reference: its objects must stay.
+    Ok(1)
+}
+
+pub fn remove(db: &Db, slice: SliceSize) -> Outcome<()> {
+    db.exec("DELETE FROM jfs_chunk_ref WHERE chunkid = ?1", [slice.id])?;
+    Ok(())
+}
+
+/// Slices without references.
+pub fn dead(db: &Db, limit: i64) -> Outcome<Vec<SliceSize>> {
+    let sql = "SELECT chunkid, size FROM jfs_chunk_ref WHERE refs <= 0 LIMIT ?1";
+    db.all(sql, [limit], |row| {
+        let columns = Columns::new(row, &"table chunk_ref");
+        Ok(SliceSize { id: SliceId(columns.unsigned(0)?), size: columns.number(1)? })
+    })
+}
+
+pub fn put_delayed(db: &Db, id: SliceId, at: i64, slices: &[SliceSize]) -> Outcome<()> {
+    let encoded = delayed::encode(slices);
+    // The Go client takes an empty list for damage.
+    if !encoded.is_empty() {
+        let sql = "INSERT INTO jfs_delslices (chunkid, deleted, slices) VALUES (?1, ?2, ?3)";
+        db.exec(sql, params![id, at, &encoded[..]])?;
+    }
+    Ok(())
+}
+
+pub fn remove_delayed(db: &Db, id: SliceId, at: i64) -> Outcome<()> {
+    db.exec("DELETE FROM jfs_delslices WHERE chunkid = ?1 AND deleted = ?2", params![id, at])?;
+    Ok(())
+}
+
+/// The slices of one delayed list; none if there is no such list.
+pub fn delayed_list(db: &Db, id: SliceId, at: i64) -> Outcome<Vec<SliceSize>> {
+    let sql = "SELECT slices FROM jfs_delslices WHERE chunkid = ?1 AND deleted = ?2";
+    let list = db.one(sql, params![id, at], |row| {
+        let of = format_args!("table delslices, chunkid {id}");
+        let columns = Columns::new(row, &of);
+        columns.decoded(0, delayed::decode(columns.bytes(0)?))
+    })?;
+    Ok(list.unwrap_or_default())
+}
+
+pub fn delayed(db: &Db, before: i64, limit: i64) -> Outcome<Vec<DelayedSlices>> {
+    let sql = "SELECT chunkid, deleted, slices FROM jfs_delslices WHERE deleted <= ?1 LIMIT ?2";
+    db.all(sql, params![before, limit], |row| {
+        let id = SliceId(Columns::new(row, &"table delslices").unsigned(0)?);
+        let of = format_args!("table delslices, chunkid {id}");
+        let columns = Columns::new(row, &of);
+        let slices = columns.decoded(2, delayed::decode(columns.bytes(2)?))?;
+        Ok(DelayedSlices { id, at: columns.signed(1)?, slices })
+    })
+}
+
+fn refs_at(row: &Row<'_>, id: SliceId) -> Outcome<i64> {
+    Columns::new(row, &format_args!("table chunk_ref, chunkid {id}")).signed(0)
+}

@@ -1,0 +1,176 @@
+//! Usage: `jfs_dir_stats`, `jfs_dir_quota` and `jfs_user_group_quota`.
+
+use rusqlite::{Row, params};
+
+use super::db::Db;
+use super::fault::Outcome;
+use super::row::Columns;
+use crate::meta::Ino;
+use crate::meta::record::{DirStat, Quota, QuotaKey};
+
+/// `qtype` of a user's and of a group's quota.
+const USER: u32 = 1;
+const GROUP: u32 = 2;
+
+pub fn dir_stat(db: &Db, ino: Ino) -> Outcome<Option<DirStat>> {
+    let sql = "SELECT data_length, used_space, used_inodes FROM jfs_dir_stats WHERE inode = ?1";
+    db.one(sql, [ino], |row| {
+        let of = format_args!("table dir_stats, inode {ino}");
+        let columns = Columns::new(row, &of);
+        Ok(DirStat {
+            length: columns.signed(0)?,
+            space: columns.signed(1)?,
+            inodes: columns.signed(2)?,
+        })
+    })
+}
+
+pub fn put_dir_stat(db: &Db, ino: Ino, stat: &DirStat) -> Outcome<()> {
+    let sql = "INSERT INTO jfs_dir_stats (inode, data_length, used_space, used_inodes) \
+               VALUES (?1, ?2, ?3, ?4) ON CONFLICT (inode) \
+               DO UPDATE SET data_length = ?2, used_space = ?3, used_inodes = ?4";
+    db.exec(sql, params![ino, stat.length, stat.space, stat.inodes])?;
+    Ok(())
+}
+
+/// Puts the stat of a directory that is still there.
+pub fn recount_dir_stat(db: &Db, ino: Ino, stat: &DirStat) -> Outcome<()> {
+    let sql = "SELECT 1 FROM jfs_node WHERE inode = ?1";
+    match db.one(sql, [ino], |_| Ok(()))? {
+        Some(()) => put_dir_stat(db, ino, stat),
+        None => Ok(()),
+    }
+}
+
+pub fn remove_dir_stat(db: &Db, ino: Ino) -> Outcome<()> {
+    db.exec("DELETE FROM jfs_dir_stats WHERE inode = ?1", [ino])?;
+    Ok(())
+}
+
+/// Adds to a stat; false if it is missing or would turn negative.
+pub fn add_dir_stat(db: &Db, ino: Ino, by: &DirStat) -> Outcome<bool> {
+    let sql = "UPDATE jfs_dir_stats SET data_length = data_length + ?2, \
+               used_space = used_space + ?3, used_inodes = used_inodes + ?4 \
+               WHERE inode = ?1 AND data_length + ?2 >= 0 AND used_space + ?3 >= 0 \
+               AND used_inodes + ?4 >= 0";
+    Ok(db.exec(sql, params![ino, by.length, by.space, by.inodes])? > 0)
+}
+
+pub fn clear_dir_stats(db: &Db) -> Outcome<()> {
+    db.exec("DELETE FROM jfs_dir_stats", [])?;
+    Ok(())
+}
+
+pub fn quota(db: &Db, key: QuotaKey) -> Outcome<Option<Quota>> {
+    let dir = "SELECT max_space, max_inodes, used_space, used_inodes FROM jfs_dir_quota \
+               WHERE inode = ?1";
+    let owner = "SELECT max_space, max_inodes, used_space, used_inodes FROM jfs_user_group_quota \
+                 WHERE qtype = ?1 AND qkey = ?2";
+    match row_of(key) {
+        Owned::Dir(ino) => db.one(dir, [ino], |row| quota_at(row, 0)),
+        Owned::By(kind, id) => db.one(owner, [kind, id], |row| quota_at(row, 0)),
+    }
+}
+
+pub fn quotas(db: &Db) -> Outcome<Vec<(QuotaKey, Quota)>> {
+    let sql = "SELECT inode, max_space, max_inodes, used_space, used_inodes FROM jfs_dir_quota \
+               ORDER BY inode";
+    let mut found = db.all(sql, [], |row| {
+        let ino = Columns::new(row, &"table dir_quota").ino(0)?;
+        Ok((QuotaKey::Dir(ino), quota_at(row, 1)?))
+    })?;
+    let sql = "SELECT qtype, qkey, max_space, max_inodes, used_space, used_inodes \
+               FROM jfs_user_group_quota ORDER BY qtype, qkey";
+    db.each(sql, [], |row| {
+        let columns = Columns::new(row, &"table user_group_quota");
+        let id = columns.number(1)?;
+        // Kinds that a later client adds are not ours to judge.
+        match columns.number(0)? {
+            USER => found.push((QuotaKey::User(id), quota_at(row, 2)?)),
+            GROUP => found.push((QuotaKey::Group(id), quota_at(row, 2)?)),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Writes the limits and, with `usage`, what is used; answers whether there was none before.
+pub fn put_quota(db: &Db, key: QuotaKey, new: &Quota, usage: bool) -> Outcome<bool> {
+    let old = quota(db, key)?;
+    let used = if usage { *new } else { old.unwrap_or_default() };
+    let dir = "INSERT INTO jfs_dir_quota (inode, max_space, max_inodes, used_space, used_inodes) \
+               VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (inode) DO UPDATE \
+               SET max_space = ?2, max_inodes = ?3, used_space = ?4, used_inodes = ?5";
+    let owner = "INSERT INTO jfs_user_group_quota \
+                 (max_space, max_inodes, used_space, used_inodes, qtype, qkey) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (qtype, qkey) DO UPDATE \
+                 SET max_space = ?1, max_inodes = ?2, used_space = ?3, used_inodes = ?4";
+    let (space, inodes) = (used.used_space, used.used_inodes);
+    match row_of(key) {
+        Owned::Dir(ino) => {
+            db.exec(dir, params![ino, new.max_space, new.max_inodes, space, inodes])?
+        }
+        Owned::By(kind, id) => {
+            db.exec(owner, params![new.max_space, new.max_inodes, space, inodes, kind, id])?
+        }
+    };
+    Ok(old.is_none())
+}
+
+/// A directory's record goes; a user's or group's stays for its usage, without limits.
+pub fn remove_quota(db: &Db, key: QuotaKey) -> Outcome<()> {
+    match row_of(key) {
+        Owned::Dir(ino) => db.exec("DELETE FROM jfs_dir_quota WHERE inode = ?1", [ino])?,
+        Owned::By(kind, id) => {
+            let sql = "UPDATE jfs_user_group_quota SET max_space = -1, max_inodes = -1 \
+                       WHERE qtype = ?1 AND qkey = ?2";
+            db.exec(sql, [kind, id])?
+        }
+    };
+    Ok(())
+}
+
+/// Adds to the usage. Users and groups are counted whether they have limits or not.
+pub fn add_quota_usage(db: &Db, key: QuotaKey, space: i64, inodes: i64) -> Outcome<()> {
+    let dir = "UPDATE jfs_dir_quota SET used_space = used_space + ?2, \
+               used_inodes = used_inodes + ?3 WHERE inode = ?1";
+    let owner = "INSERT INTO jfs_user_group_quota \
+                 (qtype, qkey, max_space, max_inodes, used_space, used_inodes) \
+                 VALUES (?1, ?2, -1, -1, ?3, ?4) ON CONFLICT (qtype, qkey) DO UPDATE \
+                 SET used_space = used_space + ?3, used_inodes = used_inodes + ?4";
+    match row_of(key) {
+        Owned::Dir(ino) => db.exec(dir, params![ino, space, inodes])?,
+        Owned::By(kind, id) => db.exec(owner, params![kind, id, space, inodes])?,
+    };
+    Ok(())
+}
+
+pub fn clear_owner_quotas(db: &Db) -> Outcome<()> {
+    db.exec("DELETE FROM jfs_user_group_quota", [])?;
+    Ok(())
+}
+
+/// Which table and row a quota is in.
+enum Owned {
+    Dir(Ino),
+    By(u32, u32),
+}
+
+fn row_of(key: QuotaKey) -> Owned {
+    match key {
+        QuotaKey::Dir(ino) => Owned::Dir(ino),
+        QuotaKey::User(uid) => Owned::By(USER, uid),
+        QuotaKey::Group(gid) => Owned::By(GROUP, gid),
+    }
+}
+
+fn quota_at(row: &Row<'_>, first: usize) -> Outcome<Quota> {
+    let columns = Columns::new(row, &"quotas");
+    Ok(Quota {
+        max_space: columns.signed(first)?,
+        max_inodes: columns.signed(first + 1)?,
+        used_space: columns.signed(first + 2)?,
+        used_inodes: columns.signed(first + 3)?,
+    })
+}

@@ -1,0 +1,52 @@
+//! Delete chunk: a chunk of a removed file goes, and with it one reference per record.
+
+use super::log;
+use crate::error::{Error, Result};
+use crate::meta::engine::{Change, Key};
+use crate::meta::record::SliceSize;
+use crate::meta::record::changelog::LogOp;
+use crate::meta::{Ino, Lane, MetaTxn, Operation, Plan};
+
+pub struct DeleteChunk {
+    pub ino: Ino,
+    pub index: u32,
+}
+
+/// Slices that lose a reference each. Receipts begin with what is left of them, in this order.
+pub type Released = Vec<SliceSize>;
+
+impl Operation for DeleteChunk {
+    type Output = Released;
+    const NAME: &'static str = "delete a chunk";
+
+    fn lane(&self) -> Lane {
+        Lane::Node(self.ino)
+    }
+
+    async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Released>> {
+        tx.prefetch(&[Key::Attr(self.ino), Key::Chunk(self.ino, self.index)]).await?;
+        if tx.attr(self.ino).await?.is_some() {
+            let why = format!("inode {} exists: its data is not deleted", self.ino);
+            return Err(Error::Refused(why));
+        }
+        let records = tx.chunk(self.ino, self.index).await?;
+        if records.is_empty() {
+            return Ok(Plan::answer(Released::new()));
+        }
+        let named = records.iter().filter(|record| !record.id.is_hole());
+        let slices = named.map(|record| SliceSize { id: record.id, size: record.size }).collect();
+        let mut plan = Plan::new();
+        let released = release(&mut plan, slices);
+        plan.push(Change::RemoveChunk { ino: self.ino, index: self.index });
+        log::log(tx, &mut plan, LogOp::DeleteChunk { ino: self.ino, index: self.index });
+        Ok(plan.with(released))
+    }
+}
+
+/// Takes a reference from each slice. These must be a plan's first changes, so that its first
+/// receipts are theirs.
+pub(super) fn release<T>(plan: &mut Plan<T>, slices: Vec<SliceSize>) -> Released {
+    let drops = slices.iter().map(|slice| Change::AddSliceRef { slice: *slice, by: -1 });
+    plan.changes.extend(drops);
+    slices
+}

@@ -1,0 +1,79 @@
+//! Link: another name for a node.
+
+use super::{access, dir_times, log, room};
+use crate::error::{Error, Result};
+use crate::meta::engine::{Change, Key};
+use crate::meta::record::Attr;
+use crate::meta::record::attr::flag;
+use crate::meta::record::changelog::LogOp;
+use crate::meta::{Caller, Ino, Lane, MetaTxn, Name, Operation, Plan};
+
+pub struct Link<'a> {
+    pub caller: &'a Caller,
+    pub ino: Ino,
+    pub dir: Ino,
+    pub name: &'a Name,
+}
+
+impl Operation for Link<'_> {
+    type Output = Attr;
+    const NAME: &'static str = "link";
+
+    fn lane(&self) -> Lane {
+        Lane::Node(self.ino)
+    }
+
+    async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Attr>> {
+        tx.prefetch(&[
+            Key::Place(self.dir),
+            Key::Entry(self.dir, self.name.clone()),
+            Key::Attr(self.ino),
+        ])
+        .await?;
+        let dir = tx.dir(self.dir).await?;
+        if dir.parent.is_sub_trash() {
+            return Err(Error::NotFound);
+        }
+        access::permits(tx, self.caller, &dir, access::WRITE | access::EXEC).await?;
+        access::may_add(&dir)?;
+        let mut node = tx.node(self.ino).await?;
+        if node.is_dir() || node.has_flag(flag::APPEND | flag::IMMUTABLE) {
+            return Err(Error::NotPermitted);
+        }
+        // The last name went between the caller's look-up and now: nothing is left to link to.
+        if node.nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        if tx.entry(self.dir, self.name).await?.is_some() {
+            return Err(Error::Exists);
+        }
+        let space = node.space();
+        let wanted = room::Wanted { uid: node.uid, gid: node.gid, space, inodes: 1 };
+        room::check_link(tx, wanted, self.dir).await?;
+
+        let old_parent = node.parent;
+        node.parent = Ino::NONE;
+        node.nlink += 1;
+        node.ctime = tx.now();
+
+        let mut plan = Plan::new();
+        plan.put_entry(self.dir, self.name, node.kind, self.ino);
+        let touches_parent = dir_times::update(tx, &mut plan, self.dir, &dir, 0);
+        plan.put_attr(self.ino, &node);
+        if old_parent != Ino::NONE {
+            plan.push(Change::AddParent { ino: self.ino, parent: old_parent, count: 1 });
+        }
+        plan.push(Change::AddParent { ino: self.ino, parent: self.dir, count: 1 });
+        let length = if node.is_file() { node.length.cast_signed() } else { 0 };
+        plan.use_dir(self.dir, length, space, 1);
+        let line = LogOp::Link {
+            ino: self.ino,
+            parent: self.dir,
+            name: self.name,
+            touches_parent,
+            nlink: node.nlink,
+        };
+        log::log(tx, &mut plan, line);
+        Ok(plan.with(node))
+    }
+}

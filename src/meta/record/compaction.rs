@@ -1,0 +1,233 @@
+//! Planning a compaction: which records of a chunk one new slice can replace.
+
+use super::view::view;
+use super::{Slice, SliceSize};
+use crate::meta::SliceId;
+
+/// At most this many records are looked at; the others wait for the next time.
+const MAX_RECORDS: usize = 1000;
+/// A record at the front shorter than this is not worth leaving alone.
+const MIN_SKIPPED: u32 = 1 << 20;
+/// Nor is one shorter than this part of what is to be rewritten.
+const SKIPPED_SHARE: u32 = 5;
+
+/// One new slice in place of many records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compaction {
+    /// Records at the front that stay.
+    pub skipped: usize,
+    /// Records behind them that are replaced.
+    pub replaced: usize,
+    /// Where the new slice lies in the chunk.
+    pub pos: u32,
+    /// Its length.
+    pub size: u32,
+    /// Its content, end to end from `pos`; holes are written as zeros.
+    pub fragments: Vec<Slice>,
+}
+
+/// What to do about a chunk with these records; nothing if compaction gains nothing.
+pub fn plan_compaction(records: &[Slice]) -> Option<Compaction> {
+    let records = &records[..records.len().min(MAX_RECORDS)];
+    // Each skipped record is at least 1 MiB of the chunk that no later one touches, so that there
+    // can be 64 of them at most.
+    let mut skipped = 0;
+    loop {
+        let rest = &records[skipped..];
+        let (first, later) = rest.split_first()?;
+        let fragments = trimmed(view(rest));
+        let pos = fragments.first().map_or(first.pos, |fragment| fragment.pos);
+        let size = fragments.iter().map(|fragment| fragment.len).sum();
+        if stays(first, later, &fragments, size) {
+            skipped += 1;
+            continue;
+        }
+        let replaced = rest.len();
+        return (replaced > 1 && size > 0).then_some(Compaction {
+            skipped,
+            replaced,
+            pos,
+            size,
+            fragments,
+        });
+    }
+}
+
+/// Whether the first record is large, whole in sight, in front of all others, and its only mention.
+fn stays(first: &Slice, later: &[Slice], fragments: &[Slice], size: u32) -> bool {
+    first.len >= MIN_SKIPPED
+        && first.len.saturating_mul(SKIPPED_SHARE) >= size
+        && fragments.first().is_some_and(|shown| {
+            (shown.pos, shown.id, shown.off, shown.len)
+                == (first.pos, first.id, first.off, first.len)
+        })
+        && !later.contains(first)
+}
+
+/// Without the holes at both ends. All holes: one zero byte, so that there is something to write.
+fn trimmed(mut fragments: Vec<Slice>) -> Vec<Slice> {
+    let is_data = |fragment: &Slice| !fragment.id.is_hole();
+    if let Some(last) = fragments.iter().rposition(is_data) {
+        fragments.truncate(last + 1);
+        fragments.drain(..fragments.iter().position(is_data).unwrap_or(0));
+        return fragments;
+    }
+    let last = fragments.pop();
+    last.map(|hole| Slice { len: 1, ..hole }).into_iter().collect()
+}
+
+impl Compaction {
+    /// How many records from the front must be as they were planned with.
+    pub fn guarded(&self) -> usize {
+        self.skipped + self.replaced
+    }
+
+    /// What stands in place of the guarded records once slice `id` is written.
+    pub fn result(&self, records: &[Slice], id: SliceId) -> Vec<Slice> {
+        let new = Slice { pos: self.pos, id, size: self.size, off: 0, len: self.size };
+        records.iter().take(self.skipped).copied().chain([new]).collect()
+    }
+
+    /// The slices that lose a reference, once for each record that is replaced.
+    pub fn released(&self, records: &[Slice]) -> Vec<SliceSize> {
+        records
+            .iter()
+            .skip(self.skipped)
+            .take(self.replaced)
+            .filter(|record| !record.id.is_hole())
+            .map(|record| SliceSize { id: record.id, size: record.size })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::meta::record::view::tests::{bytes, records, slice};
+
+    const MIB: u32 = 1 << 20;
+
+    #[test]
+    fn fewer_than_two_records_are_left_alone() {
+        assert_eq!(plan_compaction(&[]), None);
+        assert_eq!(plan_compaction(&[slice(0, 1, 10, 0, 10)]), None);
+    }
+
+    #[test]
+    fn small_overlapping_records_become_one_slice() {
+        let records: Vec<_> =
+            (0..4).map(|i| slice(i * 500, u64::from(i) + 5, 1000, 0, 1000)).collect();
+        let plan = plan_compaction(&records).unwrap();
+        assert_eq!((plan.skipped, plan.replaced, plan.pos, plan.size), (0, 4, 0, 2500));
+        assert_eq!(plan.guarded(), 4);
+        assert_eq!(plan.result(&records, SliceId(9)), [slice(0, 9, 2500, 0, 2500)]);
+        let released: Vec<_> = plan.released(&records).iter().map(|s| (s.id.0, s.size)).collect();
+        assert_eq!(released, [(5, 1000), (6, 1000), (7, 1000), (8, 1000)]);
+    }
+
+    #[test]
+    fn holes_at_both_ends_are_not_rewritten() {
+        let records = [
+            Slice::hole(0, 100),
+            slice(100, 1, 10, 0, 10),
+            slice(120, 2, 10, 0, 10),
+            Slice::hole(125, 100),
+        ];
+        let plan = plan_compaction(&records).unwrap();
+        assert_eq!((plan.pos, plan.size), (100, 25));
+        assert_eq!(
+            plan.fragments,
+            [slice(100, 1, 10, 0, 10), Slice::hole(110, 10), slice(120, 2, 10, 0, 5)]
+        );
+    }
+
+    #[test]
+    fn nothing_but_holes_becomes_one_zero_byte() {
+        let records = [Slice::hole(0, 64 * MIB), Slice::hole(10, 20)];
+        let plan = plan_compaction(&records).unwrap();
+        assert_eq!((plan.pos, plan.size, plan.fragments.len()), (30, 1, 1));
+        assert!(plan.fragments[0].id.is_hole());
+        assert_eq!(plan.released(&records), []);
+    }
+
+    #[test]
+    fn large_records_in_front_are_left_alone() {
+        let records = [
+            slice(0, 1, 4 * MIB, 0, 4 * MIB),
+            slice(4 * MIB, 2, 4 * MIB, 0, 4 * MIB),
+            slice(8 * MIB, 3, 10, 0, 10),
+            slice(8 * MIB + 5, 4, 10, 0, 10),
+        ];
+        let plan = plan_compaction(&records).unwrap();
+        assert_eq!((plan.skipped, plan.replaced, plan.pos, plan.size), (2, 2, 8 * MIB, 15));
+        assert_eq!(
+            plan.result(&records, SliceId(9)),
+            [records[0], records[1], slice(8 * MIB, 9, 15, 0, 15)]
+        );
+        assert_eq!(plan.released(&records).len(), 2);
+    }
+
+    #[test]
+    fn a_chunk_of_only_large_records_is_left_alone() {
+        let records = [(0, 32), (32, 16), (48, 8), (56, 4)].map(|(pos, len): (u32, u32)| {
+            slice(pos * MIB, u64::from(pos) + 1, len * MIB, 0, len * MIB)
+        });
+        assert_eq!(plan_compaction(&records), None);
+    }
+
+    #[test]
+    fn a_large_record_that_is_partly_hidden_is_rewritten() {
+        let records = [slice(0, 1, 4 * MIB, 0, 4 * MIB), slice(MIB, 2, 10, 0, 10)];
+        let plan = plan_compaction(&records).unwrap();
+        assert_eq!((plan.skipped, plan.size, plan.fragments.len()), (0, 4 * MIB, 3));
+    }
+
+    #[test]
+    fn a_large_record_is_rewritten_if_it_is_a_small_part() {
+        let records = [slice(0, 1, MIB, 0, MIB), slice(MIB, 2, 5 * MIB, 0, 5 * MIB)];
+        assert_eq!(plan_compaction(&records).unwrap().skipped, 0);
+    }
+
+    #[test]
+    fn a_record_mentioned_twice_is_rewritten() {
+        let record = slice(0, 1, 4 * MIB, 0, 4 * MIB);
+        assert_eq!(plan_compaction(&[record, record]).unwrap().skipped, 0);
+    }
+
+    #[test]
+    fn no_more_than_a_thousand_records_are_taken() {
+        let records: Vec<_> = (0..2500).map(|i| slice(i * 7, 1, 10, 0, 10)).collect();
+        assert_eq!(plan_compaction(&records).unwrap().guarded(), 1000);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn compaction_keeps_every_byte(
+            records in records(), unit in prop::sample::select(&[1, MIB])
+        ) {
+            // In units of a MiB, records in front are skipped; of a byte, none is.
+            let scaled = |by: &dyn Fn(u32) -> u32, all: &[Slice]| -> Vec<Slice> {
+                let scale = |s: &Slice| slice(by(s.pos), s.id.0, by(s.size), by(s.off), by(s.len));
+                all.iter().map(scale).collect()
+            };
+            let (up, down) = (|n| n * unit, |n| n / unit);
+            let records = scaled(&up, &records);
+            if let Some(plan) = plan_compaction(&records) {
+                prop_assert_eq!(plan.pos, plan.fragments[0].pos);
+                prop_assert_eq!(plan.size, plan.fragments.iter().map(|f| f.len).sum::<u32>());
+                let content = bytes(&scaled(&down, &plan.fragments));
+                let after = plan.result(&records, SliceId(99));
+                let before = bytes(&scaled(&down, &records));
+                for (at, shown) in bytes(&scaled(&down, &after)).into_iter().enumerate() {
+                    // A byte of the new slice stands for what it was written from.
+                    let shown = if matches!(shown, Some((99, _))) { content[at] } else { shown };
+                    prop_assert_eq!(shown, before[at]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The setting's stored form: JSON as Go writes it, read as leniently as Go reads it.
+
+use serde_json::{Map, Value};
+
+use super::Setting;
+use crate::error::{Error, Result};
+use crate::meta::record::go_json;
+
+/// What a known key holds; checked before decoding, so that an error never quotes a value.
+#[derive(Clone, Copy)]
+enum Shape {
+    Text,
+    Number,
+    Flag,
+    Tiers,
+}
+
+use Shape::{Flag, Number, Text, Tiers};
+
+/// Every key this client knows, in the stored order.
+const FIELDS: [(&str, Shape); 33] = [
+    ("Name", Text),
+    ("UUID", Text),
+    ("Storage", Text),
+    ("StorageClass", Text),
+    ("Tiers", Tiers),
+    ("Bucket", Text),
+    ("AccessKey", Text),
+    ("SecretKey", Text),
+    ("SessionToken", Text),
+    ("BlockSize", Number),
+    ("Compression", Text),
+    ("Shards", Number),
+    ("HashPrefix", Flag),
+    ("Capacity", Number),
+    ("Inodes", Number),
+    ("EncryptKey", Text),
+    ("EncryptAlgo", Text),
+    ("KeyEncrypted", Flag),
+    ("UploadLimit", Number),
+    ("DownloadLimit", Number),
+    ("TrashDays", Number),
+    ("MetaVersion", Number),
+    ("MinClientVersion", Text),
+    ("MaxClientVersion", Text),
+    ("DirStats", Flag),
+    ("UserGroupQuota", Flag),
+    ("EnableACL", Flag),
+    ("RangerRestUrl", Text),
+    ("RangerService", Text),
+    ("ChangeLog", Flag),
+    ("ChangeLogMaxAge", Number),
+    ("ChangeLogMaxLines", Number),
+    ("KerbConf", Text),
+];
+
+const TIER_FIELDS: [&str; 3] = ["ID", "StorageClass", "Tag"];
+
+impl Setting {
+    /// The stored form: one field per line without indent.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        go_json::indented(&self.to_object()?, b"").map_err(unwritable)
+    }
+
+    /// The form people read: indented, every secret reads `removed`.
+    pub fn display(&self) -> Result<String> {
+        let json = go_json::indented(&self.without_secrets().to_object()?, b"  ");
+        String::from_utf8(json.map_err(unwritable)?).map_err(unwritable)
+    }
+
+    /// Keys match in any case, the last of equal ones wins, and `null` says nothing.
+    pub fn decode(raw: &[u8]) -> Result<Self> {
+        let object: Map<String, Value> = serde_json::from_slice(raw).map_err(damaged)?;
+        let mut known = Map::new();
+        let mut unknown = Map::new();
+        for (key, value) in object {
+            match FIELDS.iter().find(|(name, _)| name.eq_ignore_ascii_case(&key)) {
+                None => drop(unknown.insert(key, value)),
+                Some(_) if value.is_null() => {}
+                Some((name, shape)) => {
+                    let value =
+                        shape.check(value).map_err(|cause| damaged(format!("{name} {cause}")))?;
+                    known.insert((*name).to_owned(), value);
+                }
+            }
+        }
+        let setting: Self = serde_json::from_value(Value::Object(known)).map_err(damaged)?;
+        Ok(Self { unknown, ..setting })
+    }
+
+    fn to_object(&self) -> Result<Map<String, Value>> {
+        match serde_json::to_value(self).map_err(unwritable)? {
+            Value::Object(mut object) => {
+                object.extend(self.unknown.clone());
+                Ok(object)
+            }
+            _ => Err(unwritable("not an object")),
+        }
+    }
+}
+
+impl Shape {
+    /// The value with its keys as they should be spelt, or what is wrong with it.
+    fn check(self, value: Value) -> Result<Value, &'static str> {
+        match (self, value) {
+            (Tiers, Value::Object(tiers)) => tiers
+                .into_iter()
+                .map(|(id, tier)| Ok((id, spell_tier(tier)?)))
+                .collect::<Result<Map<_, _>, _>>()
+                .map(Value::Object),
+            (Text, value @ Value::String(_))
+            | (Number, value @ Value::Number(_))
+            | (Flag, value @ Value::Bool(_)) => Ok(value),
+            (Text, _) => Err("is not text"),
+            (Number, _) => Err("is not a number"),
+            (Flag, _) => Err("is neither true nor false"),
+            (Tiers, _) => Err("is not an object"),
+        }
+    }
+}
+
+fn spell_tier(tier: Value) -> Result<Value, &'static str> {
+    let Value::Object(fields) = tier else { return Err("holds a tier that is not an object") };
+    let spelt = fields.into_iter().filter_map(|(key, value)| {
+        match TIER_FIELDS.iter().find(|name| name.eq_ignore_ascii_case(&key)) {
+            None => Some((key, value)),
+            Some(_) if value.is_null() => None,
+            Some(name) => Some(((*name).to_owned(), value)),
+        }
+    });
+    Ok(Value::Object(spelt.collect()))
+}
+
+fn damaged(cause: impl std::fmt::Display) -> Error {
+    Error::damaged("setting", cause)
+}
+
+fn unwritable(cause: impl std::fmt::Display) -> Error {
+    Error::bad_input(format!("the setting cannot be written: {cause}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,13 @@
+//! What the tests share that talk to real servers and to the real Go client.
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
+pub mod command;
+pub mod juicefs;
+pub mod mount;
+pub mod normalise;
+pub mod records;
+pub mod redis;
+pub mod slow;
+pub mod timeout;
+pub mod tree;
+pub mod volume;

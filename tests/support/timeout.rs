@@ -1,0 +1,99 @@
+//! A time limit for tests that can hang: a test that touches a mount runs inside [`within`].
+
+use std::cell::RefCell;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{panic, thread};
+
+/// Long enough for a busy machine, short enough to see which test hangs.
+pub const MOUNTED: Duration = Duration::from_secs(120);
+
+type Cleanup = Box<dyn FnOnce() + Send>;
+type Cleanups = Arc<Mutex<Vec<Cleanup>>>;
+
+thread_local! {
+    static SCOPE: RefCell<Option<Cleanups>> = const { RefCell::new(None) };
+}
+
+/// Runs the test body on a thread of its own and fails the test if it takes longer than the limit.
+///
+/// A thread that hangs in the kernel never drops its guards, so what they would have cleaned up is
+/// registered by [`on_timeout`] and done from here.
+pub fn within<T: Send + 'static>(limit: Duration, body: impl FnOnce() -> T + Send + 'static) -> T {
+    let cleanups = Cleanups::default();
+    let scope = Arc::clone(&cleanups);
+    let (done, waiting) = channel();
+    let name = thread::current().name().unwrap_or("test").to_owned();
+    let running = thread::Builder::new().name(name).spawn(move || {
+        SCOPE.set(Some(scope));
+        let output = body();
+        let _ = done.send(());
+        output
+    });
+    let running = running.unwrap();
+    match waiting.recv_timeout(limit) {
+        // The sender is dropped without a word when the body panics.
+        Ok(()) | Err(RecvTimeoutError::Disconnected) => match running.join() {
+            Ok(output) => output,
+            Err(cause) => panic::resume_unwind(cause),
+        },
+        Err(RecvTimeoutError::Timeout) => {
+            for cleanup in cleanups.lock().unwrap().drain(..).rev() {
+                cleanup();
+            }
+            panic!("the test did not end within {limit:?}");
+        }
+    }
+}
+
+/// Registers what to do if the running test reaches its limit. Must bear being done too late.
+///
+/// # Panics
+/// Outside [`within`]: a test that mounts something must have a limit.
+pub fn on_timeout(cleanup: impl FnOnce() + Send + 'static) {
+    SCOPE.with_borrow(|scope| {
+        let scope = scope.as_ref().expect("a test that mounts runs inside timeout::within");
+        scope.lock().unwrap().push(Box::new(cleanup));
+    });
+}
+
+/// Waits out the last seconds of an hour: the trash has a directory for each.
+pub fn avoid_the_hour() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let left = 3600 - now % 3600;
+    if left < 10 {
+        thread::sleep(Duration::from_secs(left));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_body_in_time_answers() {
+        assert_eq!(within(Duration::from_secs(5), || 7), 7);
+    }
+
+    #[test]
+    fn a_body_that_hangs_fails_and_is_cleaned_up() {
+        static CLEANED: AtomicBool = AtomicBool::new(false);
+        let failed = panic::catch_unwind(|| {
+            within(Duration::from_millis(50), || {
+                on_timeout(|| CLEANED.store(true, Ordering::SeqCst));
+                thread::sleep(Duration::from_secs(2));
+            });
+        });
+        assert!(failed.is_err());
+        assert!(CLEANED.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    #[should_panic(expected = "as it was")]
+    fn a_panic_of_the_body_is_passed_on() {
+        within(Duration::from_secs(5), || panic!("as it was"));
+    }
+}
