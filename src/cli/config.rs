@@ -106,7 +106,7 @@ impl Changes {
 
 impl Config {
     pub async fn run(self) -> anyhow::Result<()> {
-        let meta = Meta::connect(&self.meta, Options::default()).await?;
+        let meta = Meta::attach(&self.meta, Options::default()).await?;
         let Some(old) = meta.stored_setting().await? else {
             bail!("there is no volume in {}", meta.engine().place());
         };

@@ -73,7 +73,7 @@ pub struct Format {
 
 impl Format {
     pub async fn run(self) -> anyhow::Result<()> {
-        let meta = Meta::connect(&self.meta, Options::default()).await?;
+        let meta = Meta::attach(&self.meta, Options::default()).await?;
         let setting = match meta.stored_setting().await? {
             Some(old) if self.no_update => old,
             Some(old) if !self.force => meta.init(self.updated(old)?, false).await?,

@@ -109,7 +109,7 @@ impl Quota {
 
 impl Volume {
     async fn open(&self) -> anyhow::Result<std::sync::Arc<Meta>> {
-        Ok(Meta::attach(&self.meta, Options::default()).await?)
+        Ok(Meta::connect(&self.meta, Options::default()).await?)
     }
 
     async fn list(self) -> anyhow::Result<()> {

@@ -74,7 +74,7 @@ fn is_zero(value: &i64) -> bool {
 impl Status {
     pub async fn run(self) -> anyhow::Result<()> {
         let meta =
-            Meta::attach(&self.meta, Options { read_only: true, ..Options::default() }).await?;
+            Meta::connect(&self.meta, Options { read_only: true, ..Options::default() }).await?;
         let output = match self.session {
             Some(sid) => serde_json::to_value(one_session(&meta, Sid(sid)).await?)?,
             None => self.volume(&meta).await?,

@@ -94,10 +94,9 @@ impl<T> Plan<T> {
         }
     }
 
-    /// Writes the directory with new mtime and ctime.
-    pub fn touch(&mut self, ino: Ino, mut dir: Attr, now: Timestamp) {
-        dir.mtime = now;
-        dir.ctime = now;
-        self.put_attr(ino, &dir);
+    /// A directory whose entries change: its link count, and its mtime and ctime if `at` is given.
+    pub fn touch(&mut self, ino: Ino, links: i64, at: Option<Timestamp>) {
+        self.effects.stale.push(ino);
+        self.changes.push(Change::TouchDir { ino, links, at });
     }
 }

@@ -56,7 +56,9 @@ impl Meta {
         // is looked for before anything else is concluded.
         let mut lost: Option<(Plan<O::Output>, Error)> = None;
         for attempt in 0..MAX_ATTEMPTS {
+            self.check_ours()?;
             let mut tx = MetaTxn::new(self.engine.begin(), &self.facts);
+            self.counts.plan();
             let planned = op.plan(&mut tx).await;
             if let Some(rule) = tx.take_wanted_rule() {
                 self.refuse_writes()?;
@@ -76,7 +78,6 @@ impl Meta {
                 return Ok(self.finish(plan, Vec::new()));
             }
             self.refuse_writes()?;
-            self.check_ours()?;
             match tx.commit(&plan.changes).await {
                 Ok(receipts) => return Ok(self.finish(plan, receipts)),
                 Err(CommitError::Conflict) => {

@@ -61,9 +61,13 @@ impl<'a> MetaTxn<'a> {
         self.attr(ino).await?.ok_or(Error::NotFound)
     }
 
-    /// The attr of a directory that must be there.
+    /// The attr of a directory that must be there, as a place: what others put into it or take out
+    /// of it is no conflict, so it must be written by [`super::Plan::touch`] only.
     pub async fn dir(&mut self, ino: Ino) -> Result<Attr> {
-        self.node(ino).await?.into_dir()
+        match self.read(Key::Place(ino)).await? {
+            Record::Attr(attr) => attr.ok_or(Error::NotFound)?.into_dir(),
+            other => Err(mismatch("directory", &other)),
+        }
     }
 
     pub async fn entry(&mut self, dir: Ino, name: &Name) -> Result<Option<Entry>> {

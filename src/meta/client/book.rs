@@ -3,7 +3,7 @@
 //! Nothing here waits or fails: what the store must be told is owed, and told by the flush tasks.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -21,19 +21,29 @@ pub struct Strays {
     charges: Mutex<HashMap<Ino, (i64, i64)>>,
     /// Rings when there are some: the sooner they are settled, the less can move meanwhile.
     pub(super) bell: Arc<Notify>,
+    /// Who waits for this knows that all that were there before are settled.
+    settling: tokio::sync::Mutex<()>,
 }
 
 impl Strays {
     fn add(&self, dir: Ino, space: i64, inodes: i64) {
-        let mut charges = self.charges.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut charges = self.lock();
         let charge = charges.entry(dir).or_default();
         charge.0 += space;
         charge.1 += inodes;
         self.bell.notify_one();
     }
 
-    fn take(&self) -> HashMap<Ino, (i64, i64)> {
-        std::mem::take(&mut *self.charges.lock().unwrap_or_else(PoisonError::into_inner))
+    fn any(&self) -> Option<Ino> {
+        self.lock().keys().next().copied()
+    }
+
+    fn take(&self, dir: Ino) -> (i64, i64) {
+        self.lock().remove(&dir).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Ino, (i64, i64)>> {
+        self.charges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -102,16 +112,11 @@ impl Meta {
 
     /// Finds out which quotas the strays count for. What fails stays a stray.
     pub(super) async fn settle_strays(&self) -> Result<()> {
-        let mut strays = self.strays.take().into_iter();
-        while let Some((dir, (space, inodes))) = strays.next() {
-            match self.ancestors(dir).await {
-                Ok(chain) => self.facts.quotas.charge_dirs(&chain, space, inodes),
-                Err(error) => {
-                    self.strays.add(dir, space, inodes);
-                    strays.for_each(|(dir, (space, inodes))| self.strays.add(dir, space, inodes));
-                    return Err(error);
-                }
-            }
+        let _turn = self.strays.settling.lock().await;
+        while let Some(dir) = self.strays.any() {
+            let chain = self.ancestors(dir).await?;
+            let (space, inodes) = self.strays.take(dir);
+            self.facts.quotas.charge_dirs(&chain, space, inodes);
         }
         Ok(())
     }

@@ -49,11 +49,13 @@ impl Ids {
 
 impl Meta {
     pub(in crate::meta) async fn new_inode(&self) -> Result<Ino> {
+        self.check_ours()?;
         Ok(Ino(self.inode_ids.take(self.engine.as_ref()).await?))
     }
 
     /// A fresh slice id, for data about to be uploaded.
     pub async fn new_slice(&self) -> Result<SliceId> {
+        self.check_ours()?;
         Ok(SliceId(self.slice_ids.take(self.engine.as_ref()).await?))
     }
 }

@@ -45,9 +45,7 @@ impl Meta {
             self.engine.prepare().await?;
         }
         if self.facts.setting().enable_acl {
-            for (id, rule) in self.engine.acls().await? {
-                self.facts.acls.add(id, rule);
-            }
+            self.load_acls().await?;
         }
         self.reload_usage().await?;
         self.reload_quotas().await?;

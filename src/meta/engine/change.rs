@@ -3,13 +3,20 @@
 use bytes::Bytes;
 
 use crate::meta::record::{Attr, Entry, LockKind, PlockRange, Slice, SliceSize};
-use crate::meta::{Ino, LockOwner, Name, Sid, SliceId};
+use crate::meta::{Ino, LockOwner, Name, Sid, SliceId, Timestamp};
 
 /// One change of one record. Engines apply a plan's changes in order, all or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     PutAttr(Ino, Attr),
     RemoveAttr(Ino),
+    /// Changes a directory for entries that came or went, whatever others did to it meanwhile: adds
+    /// to the link count, and moves mtime and ctime forward to `at`.
+    TouchDir {
+        ino: Ino,
+        links: i64,
+        at: Option<Timestamp>,
+    },
     PutEntry(Ino, Name, Entry),
     RemoveEntry(Ino, Name),
     /// Adds to the entry count of one parent of a hard-linked node. SQL derives it from entries.

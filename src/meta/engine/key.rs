@@ -11,6 +11,9 @@ use crate::meta::{Ino, Name, Sid, SliceId};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Key {
     Attr(Ino),
+    /// The attr of a directory as the place of its entries: what comes and goes in it is no
+    /// conflict, so its times and link count are not guarded. See [`Attr::same_place`].
+    Place(Ino),
     Entry(Ino, Name),
     /// An entry and the attr it points to, in one round trip.
     Lookup(Ino, Name),
@@ -35,7 +38,7 @@ pub enum Key {
     Acl(u32),
 }
 
-/// What was read, one variant per key.
+/// What was read, one variant per key; a place is answered with its attr.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
     Attr(Option<Attr>),

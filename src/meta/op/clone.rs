@@ -103,12 +103,11 @@ impl Operation for CloneNodes<'_> {
         }
         let dirs = cloned.iter().filter(|clone| clone.attr.is_dir()).count();
         if self.top && dirs == 0 {
-            let dir = tx.dir(self.dir).await?;
-            plan.touch(self.dir, dir, tx.now());
+            plan.touch(self.dir, 0, Some(tx.now()));
         } else if !self.top && dirs > 0 {
-            let mut dir = tx.dir(self.dir).await?;
-            dir.nlink += u32::try_from(dirs).unwrap_or(u32::MAX);
-            plan.put_attr(self.dir, &dir);
+            // Whoever takes the clone apart at the same time must not be overwritten.
+            tx.dir(self.dir).await?;
+            plan.touch(self.dir, i64::try_from(dirs).unwrap_or(i64::MAX), None);
         }
         Ok(plan.with(Clones::Made(cloned)))
     }
@@ -122,7 +121,7 @@ impl CloneNodes<'_> {
             keys.push(Key::Xattrs(source.src));
         }
         if self.top {
-            keys.push(Key::Attr(self.dir));
+            keys.push(Key::Place(self.dir));
             keys.extend(self.sources.iter().map(|s| Key::Entry(self.dir, s.name.clone())));
         }
         tx.prefetch(&keys).await?;
@@ -276,8 +275,8 @@ impl Operation for Attach<'_> {
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<()>> {
         let entry = Key::Entry(self.dir, self.name.clone());
-        tx.prefetch(&[Key::Attr(self.dir), entry]).await?;
-        let mut dir = tx.dir(self.dir).await?;
+        tx.prefetch(&[Key::Place(self.dir), entry]).await?;
+        let dir = tx.dir(self.dir).await?;
         if dir.parent.is_sub_trash() {
             return Err(Error::NotFound);
         }
@@ -285,9 +284,8 @@ impl Operation for Attach<'_> {
         if tx.entry(self.dir, self.name).await?.is_some() {
             return Err(Error::Exists);
         }
-        dir.nlink += 1;
         let mut plan = Plan::new();
-        plan.touch(self.dir, dir, tx.now());
+        plan.touch(self.dir, 1, Some(tx.now()));
         plan.put_entry(self.dir, self.name, FileKind::Dir, self.ino);
         plan.push(Change::RemoveDetached(self.ino));
         plan.use_dir(self.dir, 0, 4096, 1);

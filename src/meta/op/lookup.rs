@@ -20,7 +20,7 @@ impl Operation for Lookup<'_> {
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<(Ino, Attr)>> {
         let lookup = Key::Lookup(self.dir, self.name.clone());
         if self.caller.check {
-            tx.prefetch(&[lookup, Key::Attr(self.dir)]).await?;
+            tx.prefetch(&[lookup, Key::Place(self.dir)]).await?;
             let dir = tx.dir(self.dir).await?;
             access::permits(tx, self.caller, &dir, access::EXEC).await?;
         }

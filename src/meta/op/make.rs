@@ -40,16 +40,12 @@ impl Operation for Make<'_> {
     const NAME: &'static str = "create";
 
     fn lane(&self) -> Lane {
-        // A new sub-directory changes the parent's link count; other nodes rarely touch it.
-        match self.kind {
-            FileKind::Dir => Lane::Node(self.dir),
-            _ => Lane::Name(self.dir, self.name.clone()),
-        }
+        Lane::Name(self.dir, self.name.clone())
     }
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Made>> {
-        tx.prefetch(&[Key::Attr(self.dir), Key::Lookup(self.dir, self.name.clone())]).await?;
-        let mut dir = tx.dir(self.dir).await?;
+        tx.prefetch(&[Key::Place(self.dir), Key::Lookup(self.dir, self.name.clone())]).await?;
+        let dir = tx.dir(self.dir).await?;
         if dir.parent.is_sub_trash() {
             return Err(Error::NotFound);
         }
@@ -73,9 +69,8 @@ impl Operation for Make<'_> {
         plan.put_attr(self.ino, &node);
         let mut updated = false;
         if self.dir != Ino::TRASH {
-            let is_dir = self.kind == FileKind::Dir;
-            dir.nlink += u32::from(is_dir);
-            updated = dir_times::update(tx, &mut plan, self.dir, dir, is_dir);
+            let links = i64::from(self.kind == FileKind::Dir);
+            updated = dir_times::update(tx, &mut plan, self.dir, &dir, links);
         }
         if self.kind == FileKind::Symlink {
             plan.push(Change::PutSymlink(self.ino, self.target.clone()));

@@ -59,8 +59,8 @@ impl Operation for Rename<'_> {
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Renamed>> {
         let ((src, old), (dst, new)) = (self.from, self.to);
         tx.prefetch(&[
-            Key::Attr(src),
-            Key::Attr(dst),
+            Key::Place(src),
+            Key::Place(dst),
             Key::Lookup(src, old.clone()),
             Key::Lookup(dst, new.clone()),
         ])
@@ -308,23 +308,11 @@ impl Move<'_> {
         }
     }
 
-    fn update_dirs(
-        &mut self,
-        tx: &MetaTxn<'_>,
-        plan: &mut Plan<()>,
-        src_links: i64,
-        dst_links: i64,
-    ) {
+    fn update_dirs(&self, tx: &MetaTxn<'_>, plan: &mut Plan<()>, src_links: i64, dst_links: i64) {
         let ((src, _), (dst, _)) = (self.op.from, self.op.to);
-        let nlink =
-            |dir: &Attr, by: i64| u32::try_from(i64::from(dir.nlink) + by).unwrap_or(dir.nlink);
         if src != dst && !src.is_trash() {
-            let mut dir = self.src_dir.clone();
-            dir.nlink = nlink(&dir, src_links);
-            dir_times::update(tx, plan, src, dir, src_links != 0);
+            dir_times::update(tx, plan, src, &self.src_dir, src_links);
         }
-        let mut dir = self.dst_dir.clone();
-        dir.nlink = nlink(&dir, dst_links);
-        dir_times::update(tx, plan, dst, dir, dst_links != 0);
+        dir_times::update(tx, plan, dst, &self.dst_dir, dst_links);
     }
 }

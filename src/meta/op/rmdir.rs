@@ -22,11 +22,11 @@ impl Operation for Rmdir<'_> {
     const NAME: &'static str = "rmdir";
 
     fn lane(&self) -> Lane {
-        Lane::Node(self.dir)
+        Lane::Name(self.dir, self.name.clone())
     }
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Ino>> {
-        tx.prefetch(&[Key::Attr(self.dir), Key::Lookup(self.dir, self.name.clone())]).await?;
+        tx.prefetch(&[Key::Place(self.dir), Key::Lookup(self.dir, self.name.clone())]).await?;
         let dir = tx.dir(self.dir).await?;
         let found = tx.lookup(self.dir, self.name).await?.ok_or(Error::NotFound)?;
         if found.entry.kind != FileKind::Dir {
@@ -47,9 +47,7 @@ impl Operation for Rmdir<'_> {
         let mut plan = Plan::new();
         plan.remove_entry(self.dir, self.name);
         if !self.dir.is_trash() {
-            let mut dir = dir;
-            dir.nlink = dir.nlink.saturating_sub(1);
-            plan.touch(self.dir, dir, tx.now());
+            plan.touch(self.dir, -1, Some(tx.now()));
         }
         let hour =
             drop_dir(tx, &mut plan, (self.dir, self.name), ino, found.attr.as_ref(), self.hour);

@@ -26,7 +26,7 @@ impl Operation for Unlink<'_> {
     }
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Ino>> {
-        tx.prefetch(&[Key::Attr(self.dir), Key::Lookup(self.dir, self.name.clone())]).await?;
+        tx.prefetch(&[Key::Place(self.dir), Key::Lookup(self.dir, self.name.clone())]).await?;
         let dir = tx.dir(self.dir).await?;
         let found = tx.lookup(self.dir, self.name).await?.ok_or(Error::NotFound)?;
         if found.entry.kind == FileKind::Dir {
@@ -44,7 +44,7 @@ impl Operation for Unlink<'_> {
         let mut plan = Plan::new();
         plan.remove_entry(self.dir, self.name);
         let touches_parent =
-            !self.dir.is_trash() && dir_times::update(tx, &mut plan, self.dir, dir, false);
+            !self.dir.is_trash() && dir_times::update(tx, &mut plan, self.dir, &dir, 0);
         let removed = remove_link(tx, &mut plan, (self.dir, self.name), &found, self.hour).await?;
         if let Some(node) = &found.attr {
             let length = if node.is_file() { node.length.cast_signed() } else { 0 };

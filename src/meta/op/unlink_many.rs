@@ -27,7 +27,7 @@ impl Operation for UnlinkMany<'_> {
     }
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<u64>> {
-        let mut keys = vec![Key::Attr(self.dir)];
+        let mut keys = vec![Key::Place(self.dir)];
         keys.extend(self.names.iter().map(|(name, _)| Key::Lookup(self.dir, name.clone())));
         tx.prefetch(&keys).await?;
         let dir = tx.dir(self.dir).await?;
@@ -56,7 +56,7 @@ impl Operation for UnlinkMany<'_> {
             return Ok(plan.with(0));
         }
         let touches_parent =
-            !self.dir.is_trash() && dir_times::update(tx, &mut plan, self.dir, dir, false);
+            !self.dir.is_trash() && dir_times::update(tx, &mut plan, self.dir, &dir, 0);
         let line = LogOp::UnlinkBatch {
             parent: self.dir,
             removed: &removed,

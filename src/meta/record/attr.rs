@@ -105,6 +105,30 @@ impl Attr {
         align4k(if self.is_file() { self.length } else { 0 })
     }
 
+    /// Whether a directory is still the same place for its entries: everything but times, link
+    /// count and length.
+    pub fn same_place(&self, other: &Self) -> bool {
+        let place = |attr: &Self| Self {
+            atime: Timestamp::default(),
+            mtime: Timestamp::default(),
+            ctime: Timestamp::default(),
+            nlink: 0,
+            length: 0,
+            ..attr.clone()
+        };
+        place(self) == place(other)
+    }
+
+    /// Entries came or went: see [`crate::meta::engine::Change::TouchDir`].
+    pub fn touch(&mut self, links: i64, at: Option<Timestamp>) {
+        let nlink = (i64::from(self.nlink) + links).max(0);
+        self.nlink = u32::try_from(nlink).unwrap_or(u32::MAX);
+        if let Some(at) = at {
+            self.mtime = self.mtime.max(at);
+            self.ctime = self.ctime.max(at);
+        }
+    }
+
     pub fn into_dir(self) -> Result<Self> {
         if self.is_dir() { Ok(self) } else { Err(Error::NotDirectory) }
     }

@@ -10,7 +10,7 @@ use super::values::{self, fixed};
 use crate::error::{Error, Result};
 use crate::meta::engine::Change;
 use crate::meta::record::chunk::SLICE_LEN;
-use crate::meta::record::{Flock, Plock, QuotaKey, Slice, SliceSize, chunk, delayed};
+use crate::meta::record::{Attr, Flock, Plock, QuotaKey, Slice, SliceSize, chunk, delayed};
 use crate::meta::{Ino, LockOwner, Sid};
 
 /// Applies changes in order to what was loaded; answers their receipts.
@@ -38,6 +38,13 @@ impl<'a> Applier<'a> {
         match change {
             Change::PutAttr(ino, attr) => self.put(&StoreKey::Attr(*ino), attr.encode()),
             Change::RemoveAttr(ino) => self.delete(&StoreKey::Attr(*ino)),
+            Change::TouchDir { ino, links, at } => {
+                let key = StoreKey::Attr(*ino);
+                let raw = self.cells.value(&key.encode()).cloned().ok_or(Error::NotFound)?;
+                let mut dir = Attr::decode(&raw)?;
+                dir.touch(*links, *at);
+                self.put(&key, dir.encode());
+            }
             Change::PutEntry(dir, name, entry) => {
                 self.put(&StoreKey::Entry(*dir, name.clone()), fixed(entry.encode()));
             }

@@ -21,6 +21,7 @@ impl Needs {
         let mut needs = Self::default();
         for change in changes {
             match change {
+                Change::TouchDir { ino, .. } => needs.points.push(StoreKey::Attr(*ino).encode()),
                 Change::AddParent { ino, parent, .. } => {
                     needs.points.push(StoreKey::Parent { ino: *ino, parent: *parent }.encode());
                 }

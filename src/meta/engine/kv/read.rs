@@ -71,7 +71,7 @@ async fn look_behind(source: &mut impl Source, records: &mut [Record]) -> Result
 /// The stored key behind a key that is one value.
 fn point(key: &Key) -> Option<Vec<u8>> {
     let stored = match key {
-        Key::Attr(ino) => StoreKey::Attr(*ino),
+        Key::Attr(ino) | Key::Place(ino) => StoreKey::Attr(*ino),
         Key::Entry(dir, name) | Key::Lookup(dir, name) => StoreKey::Entry(*dir, name.clone()),
         Key::Chunk(ino, index) => StoreKey::Chunk(*ino, *index),
         Key::Symlink(ino) => StoreKey::Symlink(*ino),
@@ -102,7 +102,7 @@ fn range(key: &Key) -> Option<Scan> {
 fn stored(key: &Key, raw: Option<Bytes>) -> Result<Record> {
     let bytes = raw.as_deref();
     Ok(match key {
-        Key::Attr(_) => Record::Attr(decode_attr(bytes)?),
+        Key::Attr(_) | Key::Place(_) => Record::Attr(decode_attr(bytes)?),
         Key::Entry(..) => Record::Entry(bytes.map(Entry::decode).transpose()?),
         Key::Lookup(..) => {
             let entry = bytes.map(Entry::decode).transpose()?;

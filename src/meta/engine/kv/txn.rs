@@ -6,7 +6,7 @@
 //! value), so the next attempts read everything again and judge for themselves: only a guarded
 //! record that really differs is a conflict.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -14,12 +14,14 @@ use bytes::Bytes;
 
 use super::apply::Applier;
 use super::changelog;
+use super::keys::StoreKey;
 use super::needs::Needs;
 use super::overlay::Overlay;
 use super::read::{Source, Unguarded, records};
 use super::store::{KvStore, KvTxn, Pair, Scan};
 use crate::error::Result;
 use crate::meta::engine::{Change, CommitError, Key, Record, Txn};
+use crate::meta::record::Attr;
 
 /// Attempts after the first. More contention than that is better waited out by the run loop.
 pub(super) const FRESH_ATTEMPTS: usize = 3;
@@ -36,6 +38,33 @@ pub(super) struct KvTransaction {
 struct Watched {
     points: HashMap<Vec<u8>, Option<Bytes>>,
     scans: Vec<(Scan, Vec<Pair>)>,
+    /// Attrs that matter as places, unless they are among the exact ones.
+    places: HashSet<Vec<u8>>,
+    exact: HashSet<Vec<u8>>,
+}
+
+impl Watched {
+    /// Tells attrs that must be as they were from those that must be the same place.
+    fn sort_attrs(&mut self, keys: &[Key], records: &[Record]) {
+        for (key, record) in keys.iter().zip(records) {
+            match (key, record) {
+                (Key::Place(ino), _) => {
+                    self.places.insert(StoreKey::Attr(*ino).encode());
+                }
+                (Key::Attr(ino), _) => {
+                    self.exact.insert(StoreKey::Attr(*ino).encode());
+                }
+                (Key::Lookup(..), Record::Lookup(Some(found))) => {
+                    self.exact.insert(StoreKey::Attr(found.entry.ino).encode());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn is_place(&self, key: &Vec<u8>) -> bool {
+        self.places.contains(key) && !self.exact.contains(key)
+    }
 }
 
 impl KvTransaction {
@@ -74,7 +103,9 @@ impl Source for KvTransaction {
 #[async_trait]
 impl Txn for KvTransaction {
     async fn read(&mut self, keys: &[Key]) -> Result<Vec<Record>> {
-        records(self, keys).await
+        let records = records(self, keys).await?;
+        self.watched.sort_attrs(keys, &records);
+        Ok(records)
     }
 
     async fn peek(&mut self, keys: &[Key]) -> Result<Vec<Record>> {
@@ -166,6 +197,7 @@ async fn load_again(
         let now = cells.value(key);
         let holds = match needs.heads.get(key) {
             Some(head) => head_of(read.as_ref(), *head) == head_of(now, *head),
+            None if watched.is_place(key) => same_place(read.as_ref(), now),
             None => read.as_ref() == now,
         };
         if !holds {
@@ -191,6 +223,15 @@ async fn list(kv: &mut dyn KvTxn, needs: &Needs, cells: &mut Overlay) -> Result<
         }
     }
     Ok(())
+}
+
+fn same_place(read: Option<&Bytes>, now: Option<&Bytes>) -> bool {
+    let decode = |raw: Option<&Bytes>| raw.and_then(|raw| Attr::decode(raw).ok());
+    match (decode(read), decode(now)) {
+        (Some(read), Some(now)) => read.same_place(&now),
+        (None, None) => read == now,
+        _ => false,
+    }
 }
 
 fn head_of(raw: Option<&Bytes>, len: usize) -> &[u8] {

@@ -20,6 +20,7 @@ fn apply(db: &Db, change: &Change) -> Outcome<i64> {
 
         Change::PutAttr(ino, attr) => node::put(db, *ino, attr)?,
         Change::RemoveAttr(ino) => node::remove(db, *ino)?,
+        Change::TouchDir { ino, links, at } => node::touch(db, *ino, *links, *at)?,
         Change::PutEntry(dir, name, to) => entry::put(db, *dir, name, *to)?,
         Change::RemoveEntry(dir, name) => entry::remove(db, *dir, name)?,
         // Parents are counted from the entries.

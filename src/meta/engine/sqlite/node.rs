@@ -56,6 +56,24 @@ pub fn attrs(db: &Db, inos: &[Ino]) -> Outcome<HashMap<Ino, Attr>> {
     Ok(found)
 }
 
+/// Adds to the link count, and moves mtime and ctime forward.
+pub fn touch(db: &Db, ino: Ino, links: i64, at: Option<Timestamp>) -> Outcome<()> {
+    let sql = "UPDATE jfs_node SET nlink = MAX(nlink + ?2, 0) WHERE inode = ?1";
+    if links != 0 {
+        db.exec(sql, params![ino, links])?;
+    }
+    let Some(at) = at else { return Ok(()) };
+    let (seconds, rest) = split(at);
+    for time in ["m", "c"] {
+        let sql = format!(
+            "UPDATE jfs_node SET {time}time = ?2, {time}timensec = ?3 \
+             WHERE inode = ?1 AND ({time}time, {time}timensec) < (?2, ?3)"
+        );
+        db.exec(&sql, params![ino, seconds, rest])?;
+    }
+    Ok(())
+}
+
 pub fn put(db: &Db, ino: Ino, attr: &Attr) -> Outcome<()> {
     let sql = "INSERT INTO jfs_node (inode, type, flags, mode, uid, gid, atime, atimensec, mtime, \
                mtimensec, ctime, ctimensec, nlink, length, rdev, parent, access_acl_id, \

@@ -29,14 +29,14 @@ pub fn records(db: &Db, keys: &[Key]) -> Outcome<Vec<Record>> {
 
 fn attr_key(key: &Key) -> Option<Ino> {
     match key {
-        Key::Attr(ino) => Some(*ino),
+        Key::Attr(ino) | Key::Place(ino) => Some(*ino),
         _ => None,
     }
 }
 
 fn record(db: &Db, key: &Key) -> Outcome<Record> {
     Ok(match key {
-        Key::Attr(ino) => Record::Attr(node::attr(db, *ino)?),
+        Key::Attr(ino) | Key::Place(ino) => Record::Attr(node::attr(db, *ino)?),
         Key::Entry(dir, name) => Record::Entry(entry::entry(db, *dir, name)?),
         Key::Lookup(dir, name) => Record::Lookup(entry::lookup(db, *dir, name)?),
         Key::HasEntries(dir) => Record::HasEntries(entry::has_entries(db, *dir)?),

@@ -73,6 +73,11 @@ fn hold(db: &Db, guards: Vec<(Key, Record)>, changes: &[Change]) -> Outcome<bool
             (Some(count), Record::Chunk(seen), Record::Chunk(now)) => {
                 seen.len() >= count && now.get(..count) == seen.get(..count)
             }
+            (None, Record::Attr(Some(seen)), Record::Attr(Some(now)))
+                if matches!(key, Key::Place(_)) =>
+            {
+                seen.same_place(now)
+            }
             _ => seen == now,
         }
     }))

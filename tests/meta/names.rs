@@ -1,17 +1,15 @@
 //! Operations on names, each behaviour once, on every engine.
 
-mod support;
-
+use crate::support::tree::{Tree, name, refused};
+use crate::support::volume::{Volume, setting};
 use jfs::Error;
 use jfs::meta::op::rename::RenameMode;
 use jfs::meta::op::setattr::{AttrSet, TimeSet};
 use jfs::meta::record::FileKind;
 use jfs::meta::record::attr::flag;
 use jfs::meta::{Caller, Ino, Name, NodeKind, Timestamp};
-use support::tree::{Tree, name, refused};
-use support::volume::{Volume, setting};
 
-on_every_engine! { super::setting();
+crate::on_every_engine! { super::setting();
     a_new_file_is_found_by_its_name,
     a_name_that_is_not_there_is_not_found,
     dot_and_dot_dot_lead_to_the_directory_and_its_parent,
@@ -108,7 +106,7 @@ async fn creating_a_taken_name_opens_the_file(vol: Volume) {
     let (again, _) =
         vol.meta.create(&root, Ino::ROOT, &name("f"), (0o600, 0), false).await.expect("create");
     assert_eq!(again, ino);
-    vol.meta.close(ino).await.expect("close");
+    vol.meta.close_file(ino).await.expect("close");
 }
 
 async fn creating_over_a_directory_fails(vol: Volume) {
@@ -240,7 +238,7 @@ async fn unlink_of_an_open_file_keeps_it_until_it_is_closed(vol: Volume) {
         vol.meta.create(&root, Ino::ROOT, &name("f"), (0o600, 0), true).await.expect("create");
     vol.meta.rm("f").await.expect("unlink");
     assert_eq!(vol.meta.getattr(ino).await.expect("still there").nlink, 0);
-    vol.meta.close(ino).await.expect("close");
+    vol.meta.close_file(ino).await.expect("close");
     assert!(matches!(refused(vol.meta.getattr(ino).await), Error::NotFound));
 }
 

@@ -1,0 +1,103 @@
+//! Test bodies of metadata are written once and run on every engine: here is how each is opened.
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jfs::meta::client::Registration;
+use jfs::meta::engine::{Engine, connect};
+use jfs::meta::record::Setting;
+use jfs::meta::{Meta, Options};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+/// An empty store for one test. Every client opens it anew, as another machine would.
+pub struct Store {
+    url: String,
+    _folder: Option<TempDir>,
+}
+
+impl Store {
+    pub fn memkv() -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let url = format!("memkv://store-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        Self { url, _folder: None }
+    }
+
+    pub fn sqlite() -> Self {
+        let folder = TempDir::new().unwrap();
+        let url = format!("sqlite3://{}/meta.db", folder.path().display());
+        Self { url, _folder: Some(folder) }
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub async fn engine(&self) -> Arc<dyn Engine> {
+        connect(&self.url).await.unwrap()
+    }
+
+    /// Formats a volume with `change` made to the defaults.
+    pub async fn format(&self, change: impl FnOnce(&mut Setting)) -> Setting {
+        let mut setting = setting();
+        change(&mut setting);
+        let meta = Meta::attach(&self.url, Options::default()).await.unwrap();
+        let setting = meta.init(setting, false).await.unwrap();
+        meta.close().await.unwrap();
+        setting
+    }
+
+    /// A client that has not been started.
+    pub async fn open(&self) -> Arc<Meta> {
+        self.open_with(quiet()).await
+    }
+
+    pub async fn open_with(&self, options: Options) -> Arc<Meta> {
+        Meta::connect(&self.url, options).await.unwrap()
+    }
+
+    /// A client with a session.
+    pub async fn start(&self) -> Arc<Meta> {
+        self.start_with(quiet()).await
+    }
+
+    pub async fn start_with(&self, options: Options) -> Arc<Meta> {
+        let meta = self.open_with(options).await;
+        meta.start(Registration::New).await.unwrap();
+        meta
+    }
+}
+
+/// A fresh volume's setting.
+pub fn setting() -> Setting {
+    Setting { bucket: "/tmp/".to_owned(), ..Setting::new("vol", Uuid::new_v4()).unwrap() }
+}
+
+/// Options of a client that does nothing by itself while a test runs.
+pub fn quiet() -> Options {
+    Options { no_background_jobs: true, ..Options::default() }
+}
+
+/// Runs the named tests on every engine: one line for each.
+#[macro_export]
+macro_rules! on_every_engine {
+    ($($test:ident),* $(,)?) => {
+        $crate::on_engine!(memkv: $($test),*);
+        $crate::on_engine!(sqlite: $($test),*);
+    };
+}
+
+#[macro_export]
+macro_rules! on_engine {
+    ($engine:ident: $($test:ident),*) => {
+        mod $engine {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    super::$test($crate::engines::Store::$engine()).await;
+                }
+            )*
+        }
+    };
+}

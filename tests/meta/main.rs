@@ -1,0 +1,11 @@
+//! Metadata operations, each behaviour once, on every engine.
+#![cfg(test)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod acl;
+mod model;
+mod names;
+mod reference;
+mod xattr;

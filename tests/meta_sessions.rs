@@ -1,0 +1,554 @@
+//! The client's own life: formatting, opening, sessions, heartbeats, jobs.
+
+mod engines;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engines::{Store, quiet, setting};
+use jfs::error::Error;
+use jfs::meta::client::{Job, Limits, Registration};
+use jfs::meta::engine::{Key, Record};
+use jfs::meta::record::secret::Secret;
+use jfs::meta::record::version::{CLIENT_VERSION, Version};
+use jfs::meta::record::{Counter, FileKind, LockKind, QuotaKey, SessionInfo, Setting};
+use jfs::meta::{Caller, Ino, LockOwner, Meta, Name, Options, Sid, Timestamp};
+
+on_every_engine!(
+    a_fresh_volume_has_a_root_and_a_trash,
+    a_volume_without_trash_has_no_trash_node,
+    an_empty_store_is_refused,
+    a_setting_that_cannot_be_used_changes_nothing,
+    a_frozen_field_is_refused_by_its_name,
+    force_changes_even_what_is_frozen,
+    the_uuid_stays_and_secrets_follow_it,
+    secrets_stay_encrypted_when_the_setting_is_rewritten,
+    plain_secrets_stay_plain_until_asked_for,
+    keys_nobody_knows_survive_a_rewrite,
+    features_only_go_forward,
+    dir_stats_stay_while_a_directory_has_a_quota,
+    a_trash_node_appears_when_the_trash_is_switched_on,
+    a_volume_for_newer_clients_is_refused,
+    a_session_tells_who_it_is,
+    sessions_are_numbered,
+    tools_and_read_only_clients_leave_no_record,
+    a_read_only_client_changes_nothing,
+    a_session_is_taken_over_with_its_number,
+    a_client_starts_once,
+    closing_removes_the_session_and_is_idempotent,
+    closing_lets_go_of_removed_files_and_locks,
+    handing_over_keeps_the_session,
+    handing_over_keeps_removed_files_and_locks,
+    a_heartbeat_extends_the_session,
+    a_session_that_was_cleaned_up_comes_back,
+    a_session_without_heartbeats_lives_long,
+    a_changed_setting_is_announced,
+    another_volume_in_its_place_is_fatal,
+    a_volume_that_vanished_is_fatal,
+    newer_metadata_is_fatal,
+    the_heartbeat_runs_by_itself,
+    stale_sessions_are_cleaned_up,
+    what_a_stale_session_held_goes_with_it,
+    a_late_session_is_left_alone,
+    jobs_are_done_by_one_client,
+    closing_ends_every_task,
+);
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+async fn stored(store: &Store) -> Setting {
+    let raw = store.engine().await.load_setting().await.unwrap().unwrap();
+    Setting::decode(&raw).unwrap()
+}
+
+/// Writes a setting behind the back of every client.
+async fn overwrite(store: &Store, setting: &Setting) {
+    let engine = store.engine().await;
+    let Record::Attr(Some(root)) = engine.read(&[Key::Attr(Ino::ROOT)]).await.unwrap().remove(0)
+    else {
+        panic!("no root");
+    };
+    engine.store_setting(&setting.encode().unwrap(), &root, None).await.unwrap();
+}
+
+async fn attr(store: &Store, ino: Ino) -> Option<jfs::meta::record::Attr> {
+    match store.engine().await.read(&[Key::Attr(ino)]).await.unwrap().remove(0) {
+        Record::Attr(attr) => attr,
+        other => panic!("{other:?}"),
+    }
+}
+
+// Formatting.
+
+async fn a_fresh_volume_has_a_root_and_a_trash(store: Store) {
+    let setting = store.format(|_| {}).await;
+    assert_eq!(stored(&store).await, setting);
+    let root = attr(&store, Ino::ROOT).await.unwrap();
+    assert_eq!((root.kind, root.mode, root.nlink), (FileKind::Dir, 0o777, 2));
+    assert_eq!((root.length, root.parent, root.mtime.nsec), (4096, Ino::ROOT, 0));
+    let trash = attr(&store, Ino::TRASH).await.unwrap();
+    assert_eq!((trash.mode, trash.nlink, trash.parent), (0o555, 2, Ino::ROOT));
+    let engine = store.engine().await;
+    assert_eq!(engine.counter(Counter::UsedSpace).await.unwrap(), 0);
+    assert_eq!(engine.counter(Counter::TotalInodes).await.unwrap(), 0);
+}
+
+async fn a_volume_without_trash_has_no_trash_node(store: Store) {
+    store.format(|setting| setting.trash_days = 0).await;
+    assert_eq!(attr(&store, Ino::TRASH).await, None);
+}
+
+async fn an_empty_store_is_refused(store: Store) {
+    let error = Meta::connect(store.url(), Options::default()).await.err().unwrap();
+    assert!(matches!(error, Error::Refused(_)), "{error:?}");
+    assert!(error.to_string().contains("holds no volume"), "{error}");
+}
+
+async fn a_setting_that_cannot_be_used_changes_nothing(store: Store) {
+    let meta = Meta::attach(store.url(), Options::default()).await.unwrap();
+    for (bad, what) in [
+        (Setting { name: "A".into(), ..setting() }, "volume name"),
+        (Setting { block_size: 100, ..setting() }, "block size"),
+        (Setting { min_client_version: "one".into(), ..setting() }, "minimum client version"),
+        (Setting { max_client_version: "one".into(), ..setting() }, "maximum client version"),
+    ] {
+        let error = meta.init(bad, false).await.unwrap_err();
+        assert!(error.to_string().contains(what), "{error}");
+    }
+    assert!(meta.stored_setting().await.unwrap().is_none());
+}
+
+async fn a_frozen_field_is_refused_by_its_name(store: Store) {
+    let old = store.format(|_| {}).await;
+    let meta = store.open().await;
+    for (new, field) in [
+        (Setting { name: "other".into(), ..old.clone() }, "name"),
+        (Setting { block_size: 1024, ..old.clone() }, "block size"),
+        (Setting { compression: "lz4".into(), ..old.clone() }, "compression"),
+        (Setting { shards: 2, ..old.clone() }, "shards"),
+        (Setting { hash_prefix: true, ..old.clone() }, "hash prefix"),
+        (Setting { meta_version: 0, ..old.clone() }, "metadata version"),
+    ] {
+        let error = meta.init(new, false).await.unwrap_err();
+        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        assert!(error.to_string().contains(&format!("the {field} of volume vol")), "{error}");
+    }
+    assert_eq!(stored(&store).await, old);
+}
+
+async fn force_changes_even_what_is_frozen(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.open().await;
+    let new = Setting { name: "other".into(), block_size: 1024, ..setting() };
+    meta.init(new.clone(), true).await.unwrap();
+    assert_eq!(stored(&store).await, new);
+}
+
+async fn the_uuid_stays_and_secrets_follow_it(store: Store) {
+    let old = store.format(|_| {}).await;
+    let meta = store.open().await;
+    let mut new = Setting { secret_key: Secret::new("sesame"), capacity: 1 << 30, ..setting() };
+    new.encrypt().unwrap();
+    let written = meta.init(new, false).await.unwrap();
+    assert_eq!(written.uuid, old.uuid);
+    assert_eq!(written.capacity, 1 << 30);
+    let mut read = stored(&store).await;
+    assert!(read.key_encrypted && read.secret_key.expose() != "sesame");
+    read.decrypt().unwrap();
+    assert_eq!(read.secret_key.expose(), "sesame");
+}
+
+async fn secrets_stay_encrypted_when_the_setting_is_rewritten(store: Store) {
+    let mut setting = store.format(|setting| setting.secret_key = Secret::new("sesame")).await;
+    assert!(setting.key_encrypted);
+    setting.decrypt().unwrap();
+    setting.secret_key = Secret::new("other");
+    let meta = store.open().await;
+    meta.init(setting, false).await.unwrap();
+    let mut read = stored(&store).await;
+    assert!(read.key_encrypted && read.secret_key.expose() != "other");
+    read.decrypt().unwrap();
+    assert_eq!(read.secret_key.expose(), "other");
+}
+
+async fn plain_secrets_stay_plain_until_asked_for(store: Store) {
+    let mut setting = store.format(|_| {}).await;
+    setting.secret_key = Secret::new("plain");
+    overwrite(&store, &setting).await;
+    let meta = store.open().await;
+    meta.init(Setting { capacity: 1, ..setting.clone() }, false).await.unwrap();
+    assert_eq!(stored(&store).await.secret_key.expose(), "plain");
+    setting.encrypt().unwrap();
+    meta.init(setting, false).await.unwrap();
+    assert!(stored(&store).await.key_encrypted);
+}
+
+async fn keys_nobody_knows_survive_a_rewrite(store: Store) {
+    let mut setting = store.format(|_| {}).await;
+    setting.unknown.insert("FromTheFuture".into(), serde_json::json!({"a": 1}));
+    overwrite(&store, &setting).await;
+    let meta = store.open().await;
+    let plain = Setting { unknown: serde_json::Map::new(), trash_days: 7, ..setting };
+    meta.init(plain, false).await.unwrap();
+    let read = stored(&store).await;
+    assert_eq!(read.trash_days, 7);
+    assert_eq!(read.unknown["FromTheFuture"], serde_json::json!({"a": 1}));
+}
+
+async fn features_only_go_forward(store: Store) {
+    let old = store.format(|setting| setting.enable_acl = true).await;
+    assert_eq!(old.min_client_version, "1.2.0-A");
+    let meta = store.open().await;
+    let error = meta.init(Setting { enable_acl: false, ..old.clone() }, false).await.unwrap_err();
+    assert!(error.to_string().contains("ACL"), "{error}");
+    let lower = Setting { min_client_version: "1.1.0".into(), ..old.clone() };
+    let error = meta.init(lower, false).await.unwrap_err();
+    assert!(error.to_string().contains("minimum client version"), "{error}");
+    let ranger = Setting { ranger_service: "svc".into(), ..old };
+    let written = meta.init(ranger, false).await.unwrap();
+    assert_eq!(written.min_client_version, "1.3.0-A");
+}
+
+async fn dir_stats_stay_while_a_directory_has_a_quota(store: Store) {
+    let old = store.format(|_| {}).await;
+    let meta = store.start().await;
+    let (dir, _) = meta.mkdir(&Caller::root(), Ino::ROOT, &name("d"), 0o755, 0).await.unwrap();
+    let limits = Limits { space: Some(1 << 20), inodes: None };
+    meta.quota_set(QuotaKey::Dir(dir), limits, false).await.unwrap();
+    let off = Setting { dir_stats: false, ..old };
+    let error = meta.init(off.clone(), false).await.unwrap_err();
+    assert!(error.to_string().contains("dir stats"), "{error}");
+    meta.quota_delete(QuotaKey::Dir(dir)).await.unwrap();
+    meta.init(off, false).await.unwrap();
+    assert!(!stored(&store).await.dir_stats);
+}
+
+async fn a_trash_node_appears_when_the_trash_is_switched_on(store: Store) {
+    let setting = store.format(|setting| setting.trash_days = 0).await;
+    let meta = store.open().await;
+    meta.init(Setting { trash_days: 1, ..setting }, false).await.unwrap();
+    assert_eq!(attr(&store, Ino::TRASH).await.unwrap().mode, 0o555);
+}
+
+// Opening.
+
+async fn a_volume_for_newer_clients_is_refused(store: Store) {
+    let setting = store.format(|_| {}).await;
+    for (new, what) in [
+        (Setting { min_client_version: "9.0".into(), ..setting.clone() }, "needs client version"),
+        (Setting { max_client_version: "1.0".into(), ..setting.clone() }, "allows client version"),
+        (Setting { meta_version: 2, ..setting.clone() }, "metadata version 2"),
+    ] {
+        overwrite(&store, &new).await;
+        let error = Meta::connect(store.url(), Options::default()).await.err().unwrap();
+        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        assert!(error.to_string().contains(what), "{error}");
+    }
+}
+
+// Sessions.
+
+async fn a_session_tells_who_it_is(store: Store) {
+    store.format(|_| {}).await;
+    let options = Options { mount_point: "/mnt/jfs".into(), ..quiet() };
+    let meta = store.start_with(options).await;
+    let session = meta.engine().session(meta.facts().sid()).await.unwrap().unwrap();
+    let info = SessionInfo::decode(&session.info).unwrap();
+    assert_eq!(info.version, CLIENT_VERSION);
+    info.version.parse::<Version>().unwrap();
+    assert_eq!(info.mount_point, "/mnt/jfs");
+    assert_eq!(info.process_id, std::process::id());
+    assert!(!info.host_name.is_empty());
+    assert!(chrono::DateTime::parse_from_rfc3339(&info.mount_time).is_ok(), "{}", info.mount_time);
+    let left = session.expire - Timestamp::now().sec;
+    assert!((58..=60).contains(&left), "{left}");
+    meta.close().await.unwrap();
+}
+
+async fn sessions_are_numbered(store: Store) {
+    store.format(|_| {}).await;
+    let (one, two) = (store.start().await, store.start().await);
+    assert_eq!((one.facts().sid(), two.facts().sid()), (Sid(1), Sid(2)));
+    assert_eq!(one.engine().sessions().await.unwrap().len(), 2);
+    one.close().await.unwrap();
+    two.close().await.unwrap();
+}
+
+async fn tools_and_read_only_clients_leave_no_record(store: Store) {
+    store.format(|_| {}).await;
+    let tool = store.open().await;
+    assert_eq!(tool.start(Registration::None).await.unwrap(), Sid(0));
+    let reader = store.open_with(Options { read_only: true, ..quiet() }).await;
+    assert_eq!(reader.start(Registration::New).await.unwrap(), Sid(0));
+    assert!(tool.engine().sessions().await.unwrap().is_empty());
+    tool.close().await.unwrap();
+    reader.close().await.unwrap();
+}
+
+async fn a_read_only_client_changes_nothing(store: Store) {
+    let setting = store.format(|_| {}).await;
+    let reader = store.open_with(Options { read_only: true, ..quiet() }).await;
+    reader.start(Registration::New).await.unwrap();
+    let made = reader.mkdir(&Caller::root(), Ino::ROOT, &name("d"), 0o755, 0).await;
+    assert!(matches!(made, Err(Error::ReadOnly)), "{made:?}");
+    let limits = Limits { space: Some(1), inodes: None };
+    let set = reader.quota_set(QuotaKey::Dir(Ino::ROOT), limits, false).await;
+    assert!(matches!(set, Err(Error::ReadOnly)), "{set:?}");
+    let init = reader.init(Setting { capacity: 1, ..setting.clone() }, false).await;
+    assert!(matches!(init, Err(Error::ReadOnly)), "{init:?}");
+    reader.close().await.unwrap();
+    assert_eq!(stored(&store).await, setting);
+}
+
+async fn a_session_is_taken_over_with_its_number(store: Store) {
+    store.format(|_| {}).await;
+    let first = store.start().await;
+    let sid = first.facts().sid();
+    first.hand_over().await.unwrap();
+    let second = store.open().await;
+    assert_eq!(second.start(Registration::Resume(sid)).await.unwrap(), sid);
+    assert_eq!(second.engine().sessions().await.unwrap().len(), 1);
+    second.close().await.unwrap();
+    assert!(store.engine().await.sessions().await.unwrap().is_empty());
+}
+
+async fn a_client_starts_once(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    assert!(meta.start(Registration::New).await.is_err());
+    assert_eq!(meta.engine().sessions().await.unwrap().len(), 1);
+    meta.close().await.unwrap();
+    assert!(meta.start(Registration::New).await.is_err());
+}
+
+async fn closing_removes_the_session_and_is_idempotent(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let (one, two) = tokio::join!(meta.close(), meta.close());
+    one.unwrap();
+    two.unwrap();
+    meta.close().await.unwrap();
+    assert!(store.engine().await.sessions().await.unwrap().is_empty());
+    assert_eq!(meta.facts().sid(), Sid(0));
+}
+
+async fn handing_over_keeps_the_session(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    meta.mkdir(&Caller::root(), Ino::ROOT, &name("d"), 0o755, 0).await.unwrap();
+    meta.hand_over().await.unwrap();
+    let engine = store.engine().await;
+    assert_eq!(engine.sessions().await.unwrap().len(), 1);
+    assert_eq!(engine.counter(Counter::TotalInodes).await.unwrap(), 1);
+}
+
+/// A file that is open, locked and removed by `meta`, and another one that is locked.
+async fn hold_things(meta: &Arc<Meta>) -> (Ino, Ino) {
+    let root = Caller::root();
+    let made = meta.create(&root, Ino::ROOT, &name("removed"), (0o644, 0), true).await;
+    let removed = made.unwrap().0;
+    meta.unlink_with(&root, Ino::ROOT, &name("removed"), true).await.unwrap();
+    let made = meta.create(&root, Ino::ROOT, &name("locked"), (0o644, 0), true).await;
+    let locked = made.unwrap().0;
+    meta.flock(locked, LockOwner(7), Some(LockKind::Write), false).await.unwrap();
+    (removed, locked)
+}
+
+async fn assert_let_go(store: &Store, sid: Sid, removed: Ino) {
+    let engine = store.engine().await;
+    assert_eq!(attr(store, removed).await, None);
+    assert!(engine.sustained(sid).await.unwrap().is_empty());
+    assert!(engine.locks_of(sid).await.unwrap().is_empty());
+    assert!(engine.session(sid).await.unwrap().is_none());
+}
+
+async fn closing_lets_go_of_removed_files_and_locks(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let sid = meta.facts().sid();
+    let (removed, _) = hold_things(&meta).await;
+    assert_eq!(attr(&store, removed).await.unwrap().nlink, 0);
+    meta.close().await.unwrap();
+    assert_let_go(&store, sid, removed).await;
+    let engine = store.engine().await;
+    assert_eq!(engine.counter(Counter::TotalInodes).await.unwrap(), 1);
+    assert_eq!(engine.counter(Counter::UsedSpace).await.unwrap(), 4096);
+}
+
+async fn handing_over_keeps_removed_files_and_locks(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let sid = meta.facts().sid();
+    let (removed, locked) = hold_things(&meta).await;
+    meta.hand_over().await.unwrap();
+    let next = store.open().await;
+    next.start(Registration::Resume(sid)).await.unwrap();
+    assert_eq!(attr(&store, removed).await.unwrap().nlink, 0);
+    assert_eq!(next.engine().sustained(sid).await.unwrap(), [removed]);
+    let held = next.engine().locks_of(sid).await.unwrap();
+    assert_eq!(held.iter().map(|lock| lock.ino).collect::<Vec<_>>(), [locked]);
+    next.close().await.unwrap();
+    assert_let_go(&store, sid, removed).await;
+}
+
+async fn a_heartbeat_extends_the_session(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let sid = meta.facts().sid();
+    meta.engine().extend_session(sid, 1).await.unwrap();
+    meta.beat().await.unwrap();
+    let expire = meta.engine().session(sid).await.unwrap().unwrap().expire;
+    assert!(expire > Timestamp::now().sec + 50, "{expire}");
+    meta.close().await.unwrap();
+}
+
+async fn a_session_that_was_cleaned_up_comes_back(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let sid = meta.facts().sid();
+    meta.engine().remove_session(sid).await.unwrap();
+    meta.beat().await.unwrap();
+    let session = meta.engine().session(sid).await.unwrap().unwrap();
+    assert_eq!(SessionInfo::decode(&session.info).unwrap().version, CLIENT_VERSION);
+    meta.close().await.unwrap();
+}
+
+async fn a_session_without_heartbeats_lives_long(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start_with(Options { heartbeat: Duration::ZERO, ..quiet() }).await;
+    let sid = meta.facts().sid();
+    let expire = meta.engine().session(sid).await.unwrap().unwrap().expire;
+    assert!(expire > Timestamp::now().sec + 364 * 86_400, "{expire}");
+    meta.engine().remove_session(sid).await.unwrap();
+    meta.beat().await.unwrap();
+    assert!(meta.engine().session(sid).await.unwrap().is_none());
+    meta.close().await.unwrap();
+}
+
+async fn a_changed_setting_is_announced(store: Store) {
+    let setting = store.format(|_| {}).await;
+    let meta = store.start().await;
+    let mut changes = meta.setting_changes();
+    meta.beat().await.unwrap();
+    assert!(!changes.has_changed().unwrap());
+    overwrite(&store, &Setting { capacity: 1 << 30, ..setting }).await;
+    meta.beat().await.unwrap();
+    assert!(changes.has_changed().unwrap());
+    assert_eq!(changes.borrow_and_update().capacity, 1 << 30);
+    assert_eq!(meta.facts().setting().capacity, 1 << 30);
+    meta.close().await.unwrap();
+}
+
+/// Nothing may be written to what is not ours.
+async fn assert_lost(store: &Store, meta: &Meta, why: &str) {
+    let error = tokio::time::timeout(Duration::from_secs(5), meta.lost()).await.unwrap();
+    assert!(error.to_string().contains(why), "{error}");
+    let made = meta.mkdir(&Caller::root(), Ino::ROOT, &name("late"), 0o755, 0).await;
+    assert!(matches!(made, Err(Error::Refused(_))), "{made:?}");
+    assert!(meta.flush().await.is_err());
+    let before = store.engine().await.sessions().await.ok();
+    meta.close().await.unwrap();
+    assert_eq!(store.engine().await.sessions().await.ok(), before);
+}
+
+async fn another_volume_in_its_place_is_fatal(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    meta.mkdir(&Caller::root(), Ino::ROOT, &name("d"), 0o755, 0).await.unwrap();
+    overwrite(&store, &setting()).await;
+    assert!(meta.beat().await.is_err());
+    assert_lost(&store, &meta, "now holds").await;
+}
+
+async fn a_volume_that_vanished_is_fatal(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    store.engine().await.wipe().await.unwrap();
+    assert!(meta.beat().await.is_err());
+    assert_lost(&store, &meta, "holds no volume").await;
+}
+
+async fn newer_metadata_is_fatal(store: Store) {
+    let setting = store.format(|_| {}).await;
+    let meta = store.start().await;
+    overwrite(&store, &Setting { meta_version: 2, ..setting }).await;
+    assert!(meta.beat().await.is_err());
+    assert_lost(&store, &meta, "metadata version 2").await;
+}
+
+async fn the_heartbeat_runs_by_itself(store: Store) {
+    let setting = store.format(|_| {}).await;
+    let meta = store.start_with(Options { heartbeat: Duration::from_millis(20), ..quiet() }).await;
+    let mut changes = meta.setting_changes();
+    overwrite(&store, &Setting { capacity: 7, ..setting }).await;
+    let changed = changes.wait_for(|setting| setting.capacity == 7);
+    tokio::time::timeout(Duration::from_secs(10), changed).await.unwrap().unwrap();
+    meta.close().await.unwrap();
+}
+
+// Jobs.
+
+async fn stale_sessions_are_cleaned_up(store: Store) {
+    store.format(|_| {}).await;
+    let cleaner = store.start().await;
+    let engine = cleaner.engine();
+    for sid in 100..103 {
+        engine.put_session(Sid(sid), Timestamp::now().sec - 10, b"{}").await.unwrap();
+    }
+    assert_eq!(cleaner.run_job(Job::StaleSessions).await.unwrap(), 3);
+    let left = engine.sessions().await.unwrap();
+    assert_eq!(left.iter().map(|it| it.sid).collect::<Vec<_>>(), [cleaner.facts().sid()]);
+    cleaner.close().await.unwrap();
+}
+
+async fn what_a_stale_session_held_goes_with_it(store: Store) {
+    store.format(|_| {}).await;
+    let (gone, cleaner) = (store.start().await, store.start().await);
+    let sid = gone.facts().sid();
+    let (removed, locked) = hold_things(&gone).await;
+    gone.flush().await.unwrap();
+    gone.engine().extend_session(sid, Timestamp::now().sec - 10).await.unwrap();
+    let lock = cleaner.flock(locked, LockOwner(8), Some(LockKind::Write), false).await;
+    assert!(matches!(lock, Err(Error::WouldBlock)), "{lock:?}");
+    assert_eq!(cleaner.run_job(Job::StaleSessions).await.unwrap(), 1);
+    assert_let_go(&store, sid, removed).await;
+    cleaner.flock(locked, LockOwner(8), Some(LockKind::Write), false).await.unwrap();
+    cleaner.close().await.unwrap();
+    assert_eq!(store.engine().await.counter(Counter::TotalInodes).await.unwrap(), 1);
+}
+
+async fn a_late_session_is_left_alone(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let sid = meta.facts().sid();
+    meta.engine().extend_session(sid, Timestamp::now().sec - 10).await.unwrap();
+    assert_eq!(meta.run_job(Job::StaleSessions).await.unwrap(), 0);
+    assert!(meta.engine().session(sid).await.unwrap().is_some());
+    meta.close().await.unwrap();
+}
+
+async fn jobs_are_done_by_one_client(store: Store) {
+    store.format(|_| {}).await;
+    let (one, two) = (store.start().await, store.start().await);
+    for job in Job::ALL {
+        assert!(one.take_turn(job).await.unwrap().is_some(), "{job:?}");
+        assert!(two.take_turn(job).await.unwrap().is_none(), "{job:?}");
+        assert!(one.take_turn(job).await.unwrap().is_none(), "{job:?}");
+    }
+    assert_eq!(one.counts().jobs(), Job::ALL.len() as u64);
+    one.close().await.unwrap();
+    two.close().await.unwrap();
+}
+
+async fn closing_ends_every_task(store: Store) {
+    store.format(|_| {}).await;
+    let options = Options { heartbeat: Duration::from_millis(20), ..Options::default() };
+    let meta = store.start_with(options).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let weak = Arc::downgrade(&meta);
+    tokio::time::timeout(Duration::from_secs(5), meta.close()).await.unwrap().unwrap();
+    drop(meta);
+    assert!(weak.upgrade().is_none());
+}

@@ -1,0 +1,406 @@
+//! Usage: of the volume, of directories, of subtrees; and the places of nodes in the tree.
+
+mod engines;
+
+use engines::{Store, quiet};
+use jfs::error::Error;
+use jfs::meta::client::{StatFs, Summary};
+use jfs::meta::op::rename::RenameMode;
+use jfs::meta::record::{Counter, DirStat, Setting};
+use jfs::meta::{Caller, Ino, Meta, Name, Options};
+
+on_every_engine!(
+    usage_of_the_volume_is_told_to_the_store,
+    usage_is_told_at_close,
+    a_directory_knows_what_its_entries_use,
+    stats_of_several_changes_add_up,
+    a_missing_stat_is_counted,
+    a_stat_that_would_turn_negative_is_counted,
+    a_removed_directory_gets_no_stat,
+    stats_are_not_kept_when_switched_off,
+    switching_stats_on_forgets_old_ones,
+    a_read_only_client_counts_without_storing,
+    what_another_client_stored_is_seen,
+    a_summary_adds_up_a_subtree,
+    a_summary_of_a_file_is_its_own,
+    wrong_stats_are_found_and_repaired,
+    statfs_shows_a_volume_without_limits_as_large,
+    statfs_shows_capacity_and_inodes,
+    paths_lead_to_nodes_and_back,
+    a_path_through_a_file_is_refused,
+    a_client_can_be_rooted_in_a_new_directory,
+    a_rooted_client_still_sees_the_whole_volume_where_it_counts,
+);
+
+const ROOT: Ino = Ino::ROOT;
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+async fn mkdir(meta: &Meta, dir: Ino, text: &str) -> Ino {
+    meta.mkdir(&Caller::root(), dir, &name(text), 0o755, 0).await.unwrap().0
+}
+
+async fn create(meta: &Meta, dir: Ino, text: &str) -> Ino {
+    let node = jfs::meta::client::NodeKind { kind: jfs::meta::record::FileKind::File, rdev: 0 };
+    meta.mknod(&Caller::root(), dir, &name(text), node, (0o644, 0)).await.unwrap().0
+}
+
+async fn unlink(meta: &Meta, dir: Ino, text: &str) {
+    meta.unlink_with(&Caller::root(), dir, &name(text), true).await.unwrap();
+}
+
+async fn stored_usage(store: &Store) -> (i64, i64) {
+    let engine = store.engine().await;
+    let space = engine.counter(Counter::UsedSpace).await.unwrap();
+    (space, engine.counter(Counter::TotalInodes).await.unwrap())
+}
+
+/// What the store says of a directory, with nothing counted on the way.
+async fn stored_stat(store: &Store, dir: Ino) -> Option<DirStat> {
+    use jfs::meta::engine::{Key, Record};
+    match store.engine().await.read(&[Key::DirStat(dir)]).await.unwrap().remove(0) {
+        Record::DirStat(stat) => stat,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn stat(length: i64, pages: i64, inodes: i64) -> DirStat {
+    DirStat { length, space: pages * 4096, inodes }
+}
+
+// The volume.
+
+async fn usage_of_the_volume_is_told_to_the_store(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let dir = mkdir(&meta, ROOT, "d").await;
+    create(&meta, dir, "f").await;
+    assert_eq!(meta.facts().usage.now(), (8192, 2));
+    meta.flush_usage().await.unwrap();
+    meta.flush_usage().await.unwrap();
+    assert_eq!(stored_usage(&store).await, (8192, 2));
+    unlink(&meta, dir, "f").await;
+    meta.flush_usage().await.unwrap();
+    assert_eq!(stored_usage(&store).await, (4096, 1));
+    assert_eq!(meta.facts().usage.now(), (4096, 1));
+    meta.close().await.unwrap();
+}
+
+async fn usage_is_told_at_close(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    mkdir(&meta, ROOT, "d").await;
+    meta.close().await.unwrap();
+    assert_eq!(stored_usage(&store).await, (4096, 1));
+    assert_eq!(stored_stat(&store, ROOT).await, Some(stat(0, 1, 1)));
+}
+
+// Directories.
+
+async fn a_directory_knows_what_its_entries_use(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let dir = mkdir(&meta, ROOT, "d").await;
+    create(&meta, dir, "f").await;
+    mkdir(&meta, dir, "sub").await;
+    assert_eq!(meta.dir_stat(dir).await.unwrap(), stat(0, 2, 2));
+    meta.flush_dir_stats().await.unwrap();
+    assert_eq!(stored_stat(&store, dir).await, Some(stat(0, 2, 2)));
+    assert_eq!(meta.dir_stat(dir).await.unwrap(), stat(0, 2, 2));
+    meta.close().await.unwrap();
+}
+
+async fn stats_of_several_changes_add_up(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let (one, two) = (mkdir(&meta, ROOT, "one").await, mkdir(&meta, ROOT, "two").await);
+    for i in 0..10 {
+        create(&meta, one, &format!("f{i}")).await;
+    }
+    for i in 0..4 {
+        let (from, to) = (name(&format!("f{i}")), name(&format!("g{i}")));
+        let (from, to) = ((one, &from), (two, &to));
+        meta.rename(&Caller::root(), from, to, RenameMode::Replace).await.unwrap();
+    }
+    unlink(&meta, one, "f9").await;
+    meta.flush().await.unwrap();
+    assert_eq!(stored_stat(&store, one).await, Some(stat(0, 5, 5)));
+    assert_eq!(stored_stat(&store, two).await, Some(stat(0, 4, 4)));
+    assert_eq!(stored_stat(&store, ROOT).await, Some(stat(0, 2, 2)));
+    assert!(meta.check_dir_stats(ROOT, false).await.unwrap().is_empty());
+    meta.close().await.unwrap();
+}
+
+async fn a_missing_stat_is_counted(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let dir = mkdir(&meta, ROOT, "d").await;
+    create(&meta, dir, "a").await;
+    meta.flush().await.unwrap();
+    meta.engine().clear_dir_stats().await.unwrap();
+    create(&meta, dir, "b").await;
+    meta.flush_dir_stats().await.unwrap();
+    assert_eq!(stored_stat(&store, dir).await, Some(stat(0, 2, 2)));
+    assert!(meta.counts().recounts() > 0);
+    meta.engine().clear_dir_stats().await.unwrap();
+    assert_eq!(meta.dir_stat(dir).await.unwrap(), stat(0, 2, 2));
+    assert_eq!(stored_stat(&store, dir).await, Some(stat(0, 2, 2)));
+    meta.close().await.unwrap();
+}
+
+async fn a_stat_that_would_turn_negative_is_counted(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let dir = mkdir(&meta, ROOT, "d").await;
+    create(&meta, dir, "a").await;
+    create(&meta, dir, "b").await;
+    meta.flush().await.unwrap();
+    meta.engine().put_dir_stat(dir, &stat(0, 0, 0)).await.unwrap();
+    unlink(&meta, dir, "a").await;
+    meta.flush_dir_stats().await.unwrap();
+    assert_eq!(stored_stat(&store, dir).await, Some(stat(0, 1, 1)));
+    meta.close().await.unwrap();
+}
+
+async fn a_removed_directory_gets_no_stat(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let dir = mkdir(&meta, ROOT, "d").await;
+    create(&meta, dir, "a").await;
+    unlink(&meta, dir, "a").await;
+    meta.rmdir_with(&Caller::root(), ROOT, &name("d"), true).await.unwrap();
+    meta.flush().await.unwrap();
+    assert_eq!(stored_stat(&store, dir).await, None);
+    assert_eq!(meta.dir_stat(ROOT).await.unwrap(), stat(0, 0, 0));
+    meta.close().await.unwrap();
+}
+
+async fn stats_are_not_kept_when_switched_off(store: Store) {
+    store.format(|setting| setting.dir_stats = false).await;
+    let meta = store.start().await;
+    create(&meta, ROOT, "f").await;
+    meta.flush().await.unwrap();
+    assert_eq!(stored_stat(&store, ROOT).await, None);
+    assert!(meta.check_dir_stats(ROOT, false).await.is_err());
+    let sum = meta.summary(ROOT, false).await.unwrap();
+    assert_eq!(sum, Summary { files: 1, dirs: 1, length: 0, size: 8192 });
+    meta.close().await.unwrap();
+}
+
+async fn switching_stats_on_forgets_old_ones(store: Store) {
+    let setting = store.format(|setting| setting.dir_stats = false).await;
+    let meta = store.start().await;
+    let dir = mkdir(&meta, ROOT, "d").await;
+    create(&meta, dir, "f").await;
+    meta.engine().put_dir_stat(dir, &stat(0, 9, 9)).await.unwrap();
+    meta.init(Setting { dir_stats: true, ..setting }, false).await.unwrap();
+    assert_eq!(stored_stat(&store, dir).await, None);
+    assert_eq!(meta.dir_stat(dir).await.unwrap(), stat(0, 1, 1));
+    meta.close().await.unwrap();
+}
+
+async fn a_read_only_client_counts_without_storing(store: Store) {
+    store.format(|_| {}).await;
+    let writer = store.start().await;
+    let dir = mkdir(&writer, ROOT, "d").await;
+    create(&writer, dir, "f").await;
+    writer.close().await.unwrap();
+    store.engine().await.clear_dir_stats().await.unwrap();
+    let reader = store.start_with(Options { read_only: true, ..quiet() }).await;
+    assert_eq!(reader.dir_stat(dir).await.unwrap(), stat(0, 1, 1));
+    assert_eq!(stored_stat(&store, dir).await, None);
+    reader.close().await.unwrap();
+}
+
+async fn what_another_client_stored_is_seen(store: Store) {
+    store.format(|_| {}).await;
+    let (one, two) = (store.start().await, store.start().await);
+    let dir = mkdir(&one, ROOT, "d").await;
+    create(&one, dir, "a").await;
+    create(&two, dir, "b").await;
+    one.flush().await.unwrap();
+    two.flush().await.unwrap();
+    assert_eq!(one.dir_stat(dir).await.unwrap(), stat(0, 2, 2));
+    one.beat().await.unwrap();
+    assert_eq!(one.facts().usage.now(), (3 * 4096, 3));
+    one.close().await.unwrap();
+    two.close().await.unwrap();
+    assert_eq!(stored_usage(&store).await, (3 * 4096, 3));
+}
+
+// Subtrees.
+
+async fn a_summary_adds_up_a_subtree(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let top = mkdir(&meta, ROOT, "top").await;
+    create(&meta, ROOT, "outside").await;
+    for i in 0..5 {
+        let dir = mkdir(&meta, top, &format!("d{i}")).await;
+        for j in 0..7 {
+            create(&meta, dir, &format!("f{j}")).await;
+        }
+        mkdir(&meta, dir, "deep").await;
+    }
+    meta.symlink(&Caller::root(), top, &name("link"), "target".into()).await.unwrap();
+    let want = Summary { files: 36, dirs: 11, length: 0, size: 47 * 4096 };
+    assert_eq!(meta.summary(top, true).await.unwrap(), want);
+    assert_eq!(meta.summary(top, false).await.unwrap(), want);
+    meta.flush().await.unwrap();
+    assert_eq!(meta.summary(top, false).await.unwrap(), want);
+    meta.close().await.unwrap();
+}
+
+async fn a_summary_of_a_file_is_its_own(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let file = create(&meta, ROOT, "f").await;
+    let want = Summary { files: 1, dirs: 0, length: 0, size: 4096 };
+    assert_eq!(meta.summary(file, false).await.unwrap(), want);
+    let missing = meta.summary(Ino(99_999), false).await;
+    assert!(matches!(missing, Err(Error::NotFound)), "{missing:?}");
+    meta.close().await.unwrap();
+}
+
+async fn wrong_stats_are_found_and_repaired(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let (one, two) = (mkdir(&meta, ROOT, "one").await, mkdir(&meta, ROOT, "two").await);
+    create(&meta, one, "f").await;
+    meta.flush().await.unwrap();
+    meta.engine().put_dir_stat(one, &stat(7, 7, 7)).await.unwrap();
+    let wrong = meta.check_dir_stats(ROOT, false).await.unwrap();
+    assert_eq!(wrong.len(), 1);
+    assert_eq!((wrong[0].dir, wrong[0].stored), (one, Some(stat(7, 7, 7))));
+    assert_eq!(wrong[0].counted, stat(0, 1, 1));
+    assert_eq!(meta.check_dir_stats(two, true).await.unwrap(), []);
+    assert_eq!(meta.check_dir_stats(ROOT, true).await.unwrap().len(), 1);
+    assert_eq!(stored_stat(&store, one).await, Some(stat(0, 1, 1)));
+    assert_eq!(meta.check_dir_stats(ROOT, false).await.unwrap(), []);
+    meta.close().await.unwrap();
+}
+
+async fn statfs_shows_a_volume_without_limits_as_large(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    create(&meta, ROOT, "f").await;
+    let stat = meta.statfs(ROOT).await.unwrap();
+    let want = StatFs {
+        total: 1 << 50,
+        available: (1 << 50) - 4096,
+        used_inodes: 1,
+        available_inodes: 10 << 20,
+    };
+    assert_eq!(stat, want);
+    meta.close().await.unwrap();
+}
+
+async fn statfs_shows_capacity_and_inodes(store: Store) {
+    store.format(|setting| (setting.capacity, setting.inodes) = (1 << 20, 10)).await;
+    let meta = store.start_with(Options { fast_statfs: true, ..quiet() }).await;
+    create(&meta, ROOT, "f").await;
+    let stat = meta.statfs(ROOT).await.unwrap();
+    let want =
+        StatFs { total: 1 << 20, available: (1 << 20) - 4096, used_inodes: 1, available_inodes: 9 };
+    assert_eq!(stat, want);
+    meta.close().await.unwrap();
+}
+
+// Paths.
+
+async fn paths_lead_to_nodes_and_back(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let a = mkdir(&meta, ROOT, "a").await;
+    let b = mkdir(&meta, a, "b").await;
+    let file = create(&meta, b, "f").await;
+    meta.link(&Caller::root(), file, a, &name("g")).await.unwrap();
+    for (path, ino) in [
+        ("/", ROOT),
+        ("", ROOT),
+        ("/a/b", b),
+        ("a//b/", b),
+        ("./a/./b/f", file),
+        ("/a/g", file),
+        ("/.trash", Ino::TRASH),
+    ] {
+        assert_eq!(meta.resolve(path).await.unwrap().0, ino, "{path}");
+    }
+    assert_eq!(meta.paths(ROOT).await.unwrap(), ["/"]);
+    assert_eq!(meta.paths(b).await.unwrap(), ["/a/b"]);
+    assert_eq!(meta.paths(file).await.unwrap(), ["/a/b/f", "/a/g"]);
+    assert_eq!(meta.paths(Ino::TRASH).await.unwrap(), ["/.trash"]);
+    meta.close().await.unwrap();
+}
+
+async fn a_path_through_a_file_is_refused(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    create(&meta, ROOT, "f").await;
+    assert!(matches!(meta.resolve("/f/x").await, Err(Error::NotDirectory)));
+    assert!(matches!(meta.resolve("/x").await, Err(Error::NotFound)));
+    assert!(matches!(meta.resolve("/f/../f").await, Err(Error::BadInput(_))));
+    assert!(matches!(meta.chroot("/f/x").await, Err(Error::NotDirectory)));
+    meta.close().await.unwrap();
+}
+
+async fn a_client_can_be_rooted_in_a_new_directory(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let root = meta.chroot("/pvc/one").await.unwrap();
+    assert_eq!(meta.facts().root(), root);
+    assert_eq!(meta.resolve("/pvc/one").await.unwrap().0, root);
+    assert_eq!(meta.getattr(ROOT).await.unwrap().mode, 0o777);
+    let file = create(&meta, ROOT, "f").await;
+    assert_eq!(meta.resolve("/pvc/one/f").await.unwrap().0, file);
+    assert_eq!(meta.chroot("/pvc/one").await.unwrap(), root);
+    meta.close().await.unwrap();
+}
+
+async fn a_rooted_client_still_sees_the_whole_volume_where_it_counts(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    create(&meta, ROOT, "outside").await;
+    meta.chroot("/sub").await.unwrap();
+    create(&meta, ROOT, "inside").await;
+    assert_eq!(meta.summary(ROOT, true).await.unwrap().files, 1);
+    assert_eq!(meta.summary(Ino::NONE, true).await.unwrap().files, 2);
+    assert_eq!(meta.dir_stat(Ino::NONE).await.unwrap(), stat(0, 2, 2));
+    meta.close().await.unwrap();
+}
+
+// What fails is told again.
+
+#[tokio::test]
+async fn what_cannot_be_told_stays_owed() {
+    use jfs::meta::engine::kv::memory::{Fault, MemoryStore};
+    let store = Store::memkv();
+    store.format(|_| {}).await;
+    // Not started, so that nobody else flushes; the beat loads the quotas.
+    let meta = store.open().await;
+    let dir = mkdir(&meta, ROOT, "d").await;
+    let key = jfs::meta::record::QuotaKey::Dir(dir);
+    let limits = jfs::meta::client::Limits { space: Some(1 << 20), inodes: None };
+    meta.quota_set(key, limits, false).await.unwrap();
+    meta.flush().await.unwrap();
+    create(&meta, dir, "f").await;
+
+    let memory = MemoryStore::named(store.url().trim_start_matches("memkv://"));
+    for _ in 0..3 {
+        memory.faults().push(Fault::LostUnapplied);
+    }
+    assert!(meta.flush_usage().await.is_err());
+    assert!(meta.flush_dir_stats().await.is_err());
+    assert!(meta.flush_quotas().await.is_err());
+    assert_eq!(stored_usage(&store).await, (4096, 1));
+    assert_eq!(stored_stat(&store, dir).await, Some(stat(0, 0, 0)));
+
+    meta.flush().await.unwrap();
+    assert_eq!(stored_usage(&store).await, (8192, 2));
+    assert_eq!(stored_stat(&store, dir).await, Some(stat(0, 1, 1)));
+    let quota = meta.engine().quota(key).await.unwrap().unwrap();
+    assert_eq!((quota.used_space, quota.used_inodes), (4096, 1));
+    meta.close().await.unwrap();
+}
