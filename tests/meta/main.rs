@@ -5,4 +5,7 @@ mod support;
 
 mod model;
 mod names;
+mod quota;
 mod reference;
+mod sessions;
+mod usage;

@@ -6,6 +6,7 @@ pub mod juicefs;
 pub mod mount;
 pub mod normalise;
 pub mod redis;
+pub mod store;
 pub mod timeout;
 pub mod tree;
 pub mod volume;
