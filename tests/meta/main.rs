@@ -7,5 +7,8 @@ mod support;
 mod acl;
 mod model;
 mod names;
+mod quota;
 mod reference;
+mod sessions;
+mod usage;
 mod xattr;

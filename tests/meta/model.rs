@@ -361,7 +361,7 @@ async fn write(meta: &Meta, ino: Ino, offset: u64, length: u32) -> jfs::Result<u
     let pos = u32::try_from(at).expect("within a chunk");
     let slice = Slice { pos, id, size: len, off: 0, len };
     let index = u32::try_from(index).expect("few chunks");
-    meta.write(ino, index, slice, Timestamp::now()).await?;
+    meta.write(ino, index, pos, slice, Timestamp::now()).await?;
     Ok(offset + length)
 }
 
