@@ -1,17 +1,19 @@
 //! Locks: who excludes whom, across owners and clients, and how requests wait.
+#![cfg(test)]
 
-mod volume;
+mod support;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jfs::error::Error;
+use jfs::Error;
 use jfs::meta::engine::{Key, Record};
 use jfs::meta::record::LockKind::{self, Read, Write};
 use jfs::meta::record::{Flock, Plock, PlockRange};
 use jfs::meta::{Ino, LockOwner, Meta, Options};
+use support::records::{log, stored};
+use support::volume::{Volume, setting_with_acls_and_log};
 use tokio::task::JoinHandle;
-use volume::{Volume, settle, stored};
 
 const INO: Ino = Ino(77);
 const ONE: LockOwner = LockOwner(0x1111);
@@ -59,29 +61,33 @@ async fn finished(task: JoinHandle<Answer>) {
     tokio::time::timeout(PATIENCE, task).await.expect("waits for ever").unwrap().unwrap();
 }
 
-/// Lets a cancelled request come to its end.
+/// Lets abandoned requests come to their end: nothing waits, tries or is undone any more.
 async fn forgotten(meta: &Meta) {
     let started = Instant::now();
-    while meta.waiting_locks() > 0 {
+    while meta.pending_locks() > 0 {
         assert!(started.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    settle().await;
 }
 
 fn would_block(answer: &Answer) -> bool {
     matches!(answer, Err(Error::WouldBlock))
 }
 
+/// Lets tasks run until they wait for something.
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(30)).await;
+}
+
 async fn flocks(meta: &Meta) -> Vec<Flock> {
-    match stored(meta.engine(), Key::Flocks(INO)).await {
+    match stored(meta, Key::Flocks(INO)).await {
         Record::Flocks(locks) => locks,
         other => panic!("{other:?}"),
     }
 }
 
 async fn plocks(meta: &Meta) -> Vec<Plock> {
-    match stored(meta.engine(), Key::Plocks(INO)).await {
+    match stored(meta, Key::Plocks(INO)).await {
         Record::Plocks(locks) => locks,
         other => panic!("{other:?}"),
     }
@@ -162,7 +168,7 @@ async fn the_last_release_removes_the_record(volume: Volume) {
 }
 
 async fn a_client_without_a_session_takes_no_locks(volume: Volume) {
-    let meta = volume.connect(Options::default()).await;
+    let meta = volume.visitor().await;
     assert!(matches!(flock(&meta, ONE, Read).await, Err(Error::NotSupported)));
     assert!(matches!(plock(&meta, ONE, Read, 0, 9).await, Err(Error::NotSupported)));
     unflock(&meta, ONE).await;
@@ -281,7 +287,7 @@ async fn a_local_release_wakes_at_once(volume: Volume) {
     let released = Instant::now();
     unflock(&meta, ONE).await;
     finished(waiter).await;
-    assert!(released.elapsed() < Duration::from_millis(100), "{:?}", released.elapsed());
+    assert!(released.elapsed() < Duration::from_millis(400), "{:?}", released.elapsed());
 }
 
 async fn a_release_by_another_client_is_noticed(volume: Volume) {
@@ -297,7 +303,7 @@ async fn a_release_by_another_client_is_noticed(volume: Volume) {
     finished(flock).await;
     finished(plock).await;
     // The longest pause, and time for a busy machine.
-    assert!(released.elapsed() < Duration::from_millis(400), "{:?}", released.elapsed());
+    assert!(released.elapsed() < Duration::from_millis(450), "{:?}", released.elapsed());
 }
 
 async fn waiting_hardly_reads(volume: Volume) {
@@ -305,9 +311,9 @@ async fn waiting_hardly_reads(volume: Volume) {
     flock(&there, ONE, Write).await.unwrap();
     let waiters: Vec<_> = (0..50).map(|n| waiting_flock(&here, LockOwner(n), Write)).collect();
     settle().await;
-    let before = here.plans();
+    let before = here.counts().plans();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let looks = here.plans() - before;
+    let looks = here.counts().plans() - before;
     assert!(looks <= 40, "{looks} looks in a second by 50 requests");
 
     unflock(&there, ONE).await;
@@ -323,9 +329,9 @@ async fn waiting_for_our_own_lock_does_not_look(volume: Volume) {
     flock(&meta, ONE, Write).await.unwrap();
     let waiter = waiting_flock(&meta, TWO, Write);
     settle().await;
-    let before = meta.plans();
+    let before = meta.counts().plans();
     tokio::time::sleep(Duration::from_millis(400)).await;
-    assert_eq!(meta.plans(), before);
+    assert_eq!(meta.counts().plans(), before);
     unflock(&meta, ONE).await;
     finished(waiter).await;
 }
@@ -365,13 +371,13 @@ async fn a_handover_among_many_waiters_costs_few_reads(volume: Volume) {
         })
         .collect();
     settle().await;
-    let before = meta.plans();
+    let before = meta.counts().plans();
     unflock(&meta, ONE).await;
     for waiter in waiters {
         finished(waiter).await;
     }
     // One to take it and one to release it, each.
-    let plans = meta.plans() - before;
+    let plans = meta.counts().plans() - before;
     assert!(plans <= 1 + 2 * 40 + 10, "{plans} plans");
 }
 
@@ -409,7 +415,7 @@ async fn a_cancelled_wait_leaves_nothing(volume: Volume) {
     plock(&there, ONE, Write, 0, 9).await.unwrap();
     let waiters = [waiting_flock(&here, ONE, Write), waiting_plock(&here, ONE, Write, 0, 0)];
     settle().await;
-    assert_eq!(here.waiting_locks(), 2);
+    assert!(here.pending_locks() >= 2);
     for waiter in waiters {
         waiter.abort();
     }
@@ -423,7 +429,7 @@ async fn a_cancelled_wait_leaves_nothing(volume: Volume) {
 
 async fn a_wait_cancelled_while_the_lock_is_taken_leaves_nothing(volume: Volume) {
     let meta = volume.client().await;
-    for round in 0..300u64 {
+    for round in 0..90u64 {
         flock(&meta, ONE, Write).await.unwrap();
         plock(&meta, ONE, Write, 0, 9).await.unwrap();
         let flock = waiting_flock(&meta, TWO, Write);
@@ -432,13 +438,11 @@ async fn a_wait_cancelled_while_the_lock_is_taken_leaves_nothing(volume: Volume)
         unflock(&meta, ONE).await;
         unplock(&meta, ONE, 0, 9).await;
         // Somewhere between too early and too late.
-        for _ in 0..round % 30 {
-            tokio::task::yield_now().await;
-        }
+        tokio::time::sleep(Duration::from_micros(round % 30 * 200)).await;
         flock.abort();
         plock.abort();
         let taken = (matches!(flock.await, Ok(Ok(()))), matches!(plock.await, Ok(Ok(()))));
-        forgotten_soon(&meta).await;
+        forgotten(&meta).await;
         assert_eq!(!flocks(&meta).await.is_empty(), taken.0, "round {round}");
         assert_eq!(!plocks(&meta).await.is_empty(), taken.1, "round {round}");
         unflock(&meta, TWO).await;
@@ -448,7 +452,7 @@ async fn a_wait_cancelled_while_the_lock_is_taken_leaves_nothing(volume: Volume)
 
 async fn a_cancelled_upgrade_keeps_what_was_held(volume: Volume) {
     let meta = volume.client().await;
-    for round in 0..100u64 {
+    for round in 0..60u64 {
         flock(&meta, ONE, Read).await.unwrap();
         flock(&meta, TWO, Read).await.unwrap();
         plock(&meta, ONE, Read, 0, 9).await.unwrap();
@@ -458,13 +462,11 @@ async fn a_cancelled_upgrade_keeps_what_was_held(volume: Volume) {
         tokio::task::yield_now().await;
         unflock(&meta, ONE).await;
         unplock(&meta, ONE, 0, 9).await;
-        for _ in 0..round % 30 {
-            tokio::task::yield_now().await;
-        }
+        tokio::time::sleep(Duration::from_micros(round % 30 * 200)).await;
         flock.abort();
         plock.abort();
         let taken = (matches!(flock.await, Ok(Ok(()))), matches!(plock.await, Ok(Ok(()))));
-        forgotten_soon(&meta).await;
+        forgotten(&meta).await;
         let kind = if taken.0 { Write } else { Read };
         assert_eq!(flocks(&meta).await[0].kind, kind, "round {round}");
         let range = if taken.1 { (Write, 0, 19) } else { (Read, 5, 14) };
@@ -474,9 +476,35 @@ async fn a_cancelled_upgrade_keeps_what_was_held(volume: Volume) {
     }
 }
 
+async fn a_request_that_waits_ends_with_the_session(volume: Volume) {
+    let (here, there) = (volume.client().await, volume.client().await);
+    flock(&there, ONE, Write).await.unwrap();
+    let waiter = waiting_flock(&here, ONE, Write);
+    settle().await;
+    here.close().await.unwrap();
+    assert!(matches!(waiter.await.unwrap(), Err(Error::Interrupted)));
+    unflock(&there, ONE).await;
+    assert!(flocks(&there).await.is_empty());
+}
+
+async fn a_session_closed_while_a_lock_is_taken_leaves_nothing(volume: Volume) {
+    let there = volume.client().await;
+    for round in 0..15u64 {
+        let here = volume.client().await;
+        flock(&here, ONE, Write).await.unwrap();
+        let waiter = waiting_flock(&here, TWO, Write);
+        settle().await;
+        unflock(&here, ONE).await;
+        tokio::time::sleep(Duration::from_micros(round * 300)).await;
+        here.close().await.unwrap();
+        let _ = waiter.await.unwrap();
+        assert!(flocks(&there).await.is_empty(), "round {round}");
+    }
+}
+
 async fn a_cancelled_waiter_passes_its_turn_on(volume: Volume) {
     let meta = volume.client().await;
-    for _ in 0..100 {
+    for _ in 0..50 {
         flock(&meta, ONE, Write).await.unwrap();
         let first = waiting_flock(&meta, TWO, Write);
         tokio::task::yield_now().await;
@@ -495,20 +523,39 @@ async fn a_cancelled_waiter_passes_its_turn_on(volume: Volume) {
     }
 }
 
-/// Nothing waits and nothing is being undone: what an abandoned request began has ended.
-async fn forgotten_soon(meta: &Meta) {
-    let mut seen = meta.plans();
-    let mut quiet = 0;
-    while quiet < 3 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        let now = meta.plans();
-        quiet = if now == seen && meta.waiting_locks() == 0 { quiet + 1 } else { 0 };
-        seen = now;
-    }
+async fn changes_are_logged(volume: Volume) {
+    let meta = volume.client().await;
+    let lines_before = log(&meta).await.len();
+    flock(&meta, ONE, Read).await.unwrap();
+    flock(&meta, ONE, Write).await.unwrap();
+    assert!(would_block(&flock(&meta, TWO, Read).await));
+    unflock(&meta, TWO).await;
+    unflock(&meta, ONE).await;
+    plock(&meta, TWO, Write, 0, 9).await.unwrap();
+    unplock(&meta, TWO, 5, END).await;
+    unplock(&meta, TWO, 5, END).await;
+    assert_eq!(
+        log(&meta).await[lines_before..],
+        [
+            "FLOCK(77,4369,R)",
+            "FLOCK(77,4369,W)",
+            "FLOCK(77,4369,U)",
+            "SETLK(77,18446500128157073410,W,0,9,42)",
+            "SETLK(77,18446500128157073410,U,5,9223372036854775807,42)",
+        ]
+    );
 }
 
-volume::on_every_engine! {
-    crate::volume::setting();
+/// With the latency of a network as well: it opens the windows in which requests cross.
+macro_rules! on_every_engine_and_a_slow_one {
+    ($($body:ident),* $(,)?) => {
+        on_every_engine! { super::setting_with_acls_and_log(); $($body),* }
+        on_every_engine! { @engine slow, slow_with, super::setting_with_acls_and_log(); $($body),* }
+    };
+}
+
+on_every_engine_and_a_slow_one! {
+    changes_are_logged,
     readers_share_a_flock,
     a_writer_excludes_every_other_owner,
     a_flock_changes_its_kind_in_place,
@@ -537,4 +584,6 @@ volume::on_every_engine! {
     a_wait_cancelled_while_the_lock_is_taken_leaves_nothing,
     a_cancelled_upgrade_keeps_what_was_held,
     a_cancelled_waiter_passes_its_turn_on,
+    a_request_that_waits_ends_with_the_session,
+    a_session_closed_while_a_lock_is_taken_leaves_nothing,
 }

@@ -58,6 +58,7 @@ impl Meta {
         for attempt in 0..MAX_ATTEMPTS {
             self.check_ours()?;
             let mut tx = MetaTxn::new(self.engine.begin(), &self.facts);
+            self.counts.plan();
             let planned = op.plan(&mut tx).await;
             if let Some(rule) = tx.take_wanted_rule() {
                 self.refuse_writes()?;

@@ -1,11 +1,14 @@
 //! Metadata operations, each behaviour once, on every engine.
+#![cfg(test)]
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod acl;
 mod model;
 mod names;
 mod quota;
 mod reference;
 mod sessions;
 mod usage;
+mod xattr;

@@ -17,7 +17,7 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 /// A free port may be taken by the time that the server wants it.
 const PORTS_TRIED: usize = 5;
 
-/// Ends the server when its own input ends, which it does however this program ends.
+/// Ends the server, and its folder, when its own input ends; it does so however this program ends.
 const KEEPER: &str = r#"
     redis-server --port "$1" --dir "$2" --databases "$3" \
         --bind 127.0.0.1 --save "" --appendonly no --maxmemory-policy noeviction \
@@ -26,6 +26,7 @@ const KEEPER: &str = r#"
     read -r _
     kill "$server"
     wait "$server"
+    rm -rf "$2"
 "#;
 
 /// A running server; dropping it stops it.
@@ -33,7 +34,7 @@ pub struct RedisServer {
     port: u16,
     keeper: Child,
     next: AtomicU32,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl RedisServer {
@@ -84,21 +85,21 @@ impl RedisServer {
             .stdin(Stdio::piped())
             .spawn()
             .expect("a shell");
-        let server = Self { port, keeper, next: AtomicU32::new(0), _dir: dir };
+        let server = Self { port, keeper, next: AtomicU32::new(0), dir };
         server.is_up().then_some(server)
     }
 
     /// Another program may answer on a port that was just taken, so the server must know its
     /// folder.
     fn is_up(&self) -> bool {
-        let folder = self._dir.path().to_string_lossy().into_owned();
+        let folder = self.dir.path().to_string_lossy().into_owned();
         let deadline = Instant::now() + START_LIMIT;
         while Instant::now() < deadline {
             match ask(self.port, "CONFIG GET dir") {
                 Ok(answer) if !answer.is_empty() => return answer.contains(&folder),
                 _ => thread::sleep(Duration::from_millis(10)),
             }
-            let log = std::fs::read_to_string(self._dir.path().join("log")).unwrap_or_default();
+            let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
             if log.contains("Address already in use") || log.contains("not found") {
                 return false;
             }

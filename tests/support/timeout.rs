@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{panic, thread};
 
 /// Long enough for a busy machine, short enough to see which test hangs.
@@ -61,6 +61,15 @@ pub fn on_timeout(cleanup: impl FnOnce() + Send + 'static) {
         let scope = scope.as_ref().expect("a test that mounts runs inside timeout::within");
         scope.lock().unwrap().push(Box::new(cleanup));
     });
+}
+
+/// Waits out the last seconds of an hour: the trash has a directory for each.
+pub fn avoid_the_hour() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let left = 3600 - now % 3600;
+    if left < 10 {
+        thread::sleep(Duration::from_secs(left));
+    }
 }
 
 #[cfg(test)]

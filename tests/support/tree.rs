@@ -122,7 +122,7 @@ impl Tree for Meta {
         let id = self.new_slice().await.expect("slice id");
         let len = u32::try_from(length).expect("at most one chunk");
         let slice = Slice { pos: 0, id, size: len, off: 0, len };
-        self.write(ino, 0, slice, Timestamp::now()).await.expect("write");
+        self.write(ino, 0, 0, slice, Timestamp::now()).await.expect("write");
     }
 }
 

@@ -3,12 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use jfs::meta::engine::kv::{KvEngine, MemoryStore};
 use jfs::meta::record::Setting;
 use jfs::meta::{Meta, Options, Registration};
 use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::redis::RedisServer;
+use super::slow::SlowStore;
+
+/// What the address of a slow store in memory begins with.
+const SLOW: &str = "slow+memkv://";
 
 /// A formatted volume and one client with a session.
 pub struct Volume {
@@ -44,9 +49,13 @@ impl Volume {
         Self::format(RedisServer::shared().fresh_url(), setting, None).await
     }
 
+    /// In memory, with the latency of a network.
+    pub async fn slow_with(setting: Setting) -> Self {
+        Self::format(memory_url().replace("memkv://", SLOW), setting, None).await
+    }
+
     async fn format(url: String, setting: Setting, dir: Option<TempDir>) -> Self {
-        let options = Options { no_background_jobs: true, ..Options::default() };
-        let meta = Meta::attach(&url, options).await.expect("connect");
+        let meta = attach(&url, Options::default()).await;
         meta.init(setting, false).await.expect("format");
         let volume = Self { url, meta, _dir: dir };
         start(&volume.meta).await;
@@ -59,10 +68,27 @@ impl Volume {
     }
 
     pub async fn client_with(&self, options: Options) -> Arc<Meta> {
-        let options = Options { no_background_jobs: true, ..options };
-        let meta = Meta::connect(&self.url, options).await.expect("connect");
+        let meta = attach(&self.url, options).await;
         start(&meta).await;
         meta
+    }
+
+    /// Another client, without a session.
+    pub async fn visitor(&self) -> Arc<Meta> {
+        let meta = attach(&self.url, Options::default()).await;
+        meta.load().await.expect("load");
+        meta
+    }
+}
+
+async fn attach(url: &str, options: Options) -> Arc<Meta> {
+    let options = Options { no_background_jobs: true, ..options };
+    match url.strip_prefix(SLOW) {
+        Some(name) => {
+            let store = Arc::new(SlowStore(MemoryStore::named(name)));
+            Meta::new(Arc::new(KvEngine::new(store)), options)
+        }
+        None => Meta::attach(url, options).await.expect("connect"),
     }
 }
 
@@ -76,6 +102,11 @@ pub fn setting() -> Setting {
     let mut setting = Setting::new("test-volume", Uuid::new_v4()).expect("a valid setting");
     setting.trash_days = 0;
     setting
+}
+
+/// As [`setting`], with ACLs and a change log.
+pub fn setting_with_acls_and_log() -> Setting {
+    Setting { enable_acl: true, change_log: true, ..setting() }
 }
 
 /// As [`setting`], keeping removed files for a day.

@@ -79,10 +79,18 @@ impl Meta {
         self.facts.open.drop_view(self.real(ino), index);
     }
 
-    /// Makes an uploaded slice part of a chunk, at `slice.pos`. `mtime` is when its last byte was
+    /// Makes an uploaded slice part of a chunk, at `off` in it. `mtime` is when its last byte was
     /// written.
-    pub async fn write(&self, ino: Ino, index: u32, slice: Slice, mtime: Timestamp) -> Result<()> {
+    pub async fn write(
+        &self,
+        ino: Ino,
+        index: u32,
+        off: u32,
+        slice: Slice,
+        mtime: Timestamp,
+    ) -> Result<()> {
         let ino = self.real(ino);
+        let slice = Slice { pos: off, ..slice };
         match self.run_counted(&Write { ino, index, slice, mtime }).await {
             Ok(done) => {
                 let (before, after) = (&done.output.before, &done.output.after);
@@ -100,25 +108,15 @@ impl Meta {
         }
     }
 
-    /// Changes a file's length. `by_handle`: through a handle that is open for writing.
-    pub async fn truncate(
-        &self,
-        caller: &Caller,
-        ino: Ino,
-        length: u64,
-        by_handle: bool,
-    ) -> Result<Attr> {
-        let ino = self.real(ino);
-        let mut present = None;
-        for _ in 0..MAX_LOOKS {
-            let chunks = present.as_ref();
-            let op = Truncate { caller, ino, length, by_handle, chunks };
-            match self.run(&op).await? {
-                Ranged::Done(attr) => return Ok(attr),
-                Ranged::Wide(attr) => present = Some(self.present(ino, attr, length).await?),
-            }
-        }
-        Err(Error::Contended(Truncate::NAME))
+    /// Changes the length of a file by its inode.
+    pub async fn truncate(&self, caller: &Caller, ino: Ino, length: u64) -> Result<Attr> {
+        self.resize(caller, ino, length, false).await
+    }
+
+    /// Changes the length of a file through a handle that is open for writing: what could refuse it
+    /// has been asked when it was opened.
+    pub async fn truncate_open(&self, caller: &Caller, ino: Ino, length: u64) -> Result<Attr> {
+        self.resize(caller, ino, length, true).await
     }
 
     /// Reserves, punches or zeroes a range. Answers the attr afterwards.
@@ -144,7 +142,7 @@ impl Meta {
 
     /// Copies a range by sharing its slices. May copy less than asked; nothing past the end of the
     /// source. Two ranges of one file must not overlap.
-    pub async fn copy_range(
+    pub async fn copy_file_range(
         &self,
         (from, from_off): (Ino, u64),
         (to, to_off): (Ino, u64),
@@ -155,6 +153,26 @@ impl Meta {
             return Err(Error::Invalid);
         }
         self.run(&Copy { from, from_off, to, to_off, size }).await
+    }
+
+    async fn resize(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        length: u64,
+        by_handle: bool,
+    ) -> Result<Attr> {
+        let ino = self.real(ino);
+        let mut present = None;
+        for _ in 0..MAX_LOOKS {
+            let chunks = present.as_ref();
+            let op = Truncate { caller, ino, length, by_handle, chunks };
+            match self.run(&op).await? {
+                Ranged::Done(attr) => return Ok(attr),
+                Ranged::Wide(attr) => present = Some(self.present(ino, attr, length).await?),
+            }
+        }
+        Err(Error::Contended(Truncate::NAME))
     }
 
     /// Which chunks there are in a file that is like this.

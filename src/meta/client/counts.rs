@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug, Default)]
 pub struct Counts {
+    plans: AtomicU64,
     conflicts: AtomicU64,
     missed_beats: AtomicU64,
     failed_flushes: AtomicU64,
@@ -30,6 +31,8 @@ macro_rules! counts {
 }
 
 counts! {
+    /// Plans made: every operation makes one, and another one after each conflict.
+    plans: plan;
     /// Commits planned again because a guarded record had changed.
     conflicts: conflict;
     /// Heartbeats of which a part failed.

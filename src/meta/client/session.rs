@@ -45,9 +45,7 @@ impl Meta {
             self.engine.prepare().await?;
         }
         if self.facts.setting().enable_acl {
-            for (id, rule) in self.engine.acls().await? {
-                self.facts.acls.add(id, rule);
-            }
+            self.load_acls().await?;
         }
         self.reload_usage().await?;
         self.reload_quotas().await?;
@@ -141,6 +139,7 @@ impl Meta {
             return Ok(());
         }
         self.life.end().await;
+        self.finish_locks().await;
         let mut outcome = Ok(());
         // What stands in the place of a lost volume is not ours to change.
         if !self.facts.options.read_only && self.check_ours().is_ok() {

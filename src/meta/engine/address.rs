@@ -2,13 +2,23 @@
 
 use std::sync::Arc;
 
-use super::{Engine, kv, sqlite};
+use super::{Engine, kv, redis, sqlite};
 use crate::error::{Error, Result};
 
-/// Opens the store that `url` names.
+/// Environment variables by name. Passed along rather than read from the process, since volumes in
+/// one process have their own.
+pub type Env<'a> = &'a (dyn Fn(&str) -> Option<String> + Send + Sync);
+
+/// Opens the store that `url` names, with the environment of the process.
 pub async fn connect(url: &str) -> Result<Arc<dyn Engine>> {
+    connect_with(url, &|name| std::env::var(name).ok()).await
+}
+
+/// Opens the store that `url` names.
+pub async fn connect_with(url: &str, env: Env<'_>) -> Result<Arc<dyn Engine>> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
     match scheme {
+        "redis" | "rediss" | "unix" => Ok(Arc::new(redis::connect(url, env).await?)),
         "sqlite3" => sqlite::connect(url).await,
         "memkv" => Ok(Arc::new(kv::memory(rest))),
         _ => Err(Error::bad_input(format!(

@@ -14,7 +14,7 @@ pub mod sqlite;
 
 use async_trait::async_trait;
 
-pub use address::{connect, masked};
+pub use address::{Env, connect, connect_with, masked};
 pub use change::Change;
 pub use key::{Found, Key, Record};
 
@@ -234,6 +234,7 @@ pub trait Engine: Send + Sync + 'static {
     /// Adds to each directory's stat; answers those whose record is missing or would turn
     /// negative (left alone): the caller recounts them.
     async fn add_dir_stats(&self, deltas: &[(Ino, DirStat)]) -> Result<Vec<Ino>>;
+    /// Writes a directory's stat, if the directory is still there: nobody would remove it later.
     async fn put_dir_stat(&self, ino: Ino, stat: &DirStat) -> Result<()>;
     /// Empties dir stats before they are switched on.
     async fn clear_dir_stats(&self) -> Result<()>;
@@ -251,7 +252,7 @@ pub trait Engine: Send + Sync + 'static {
 
     // Change log.
 
-    /// Lines with their versions, from `after` on.
+    /// Lines with their versions, those later than version `after`.
     async fn change_log(&self, after: i64, limit: usize) -> Result<Vec<(i64, String)>>;
     /// Drops lines by age (written before unix second `before`) and count (keep the last `keep`).
     async fn trim_change_log(&self, before: Option<i64>, keep: Option<u64>) -> Result<()>;

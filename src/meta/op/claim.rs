@@ -79,8 +79,3 @@ pub trait LockRequest: Operation<Output = Tried> + Clone + 'static {
     /// The requests that put the owner's locks back as they were before this one.
     fn undo(&self, before: &[Claim]) -> Vec<Self>;
 }
-
-/// The kind as the change log names it.
-pub fn letter(kind: Option<LockKind>) -> char {
-    kind.map_or('U', |kind| char::from(kind.letter()))
-}

@@ -51,8 +51,7 @@ impl Operation for SetFlock {
             }
             None => plan.push(Change::RemoveFlock { ino, sid, owner }),
         }
-        let line = LogOp::Flock { ino: self.ino, owner: self.owner, kind: self.kind };
-        log::log(tx, &mut plan, line);
+        log::log(tx, &mut plan, LogOp::Flock { ino, owner, kind: self.kind });
         Ok(plan.with(tried(true, claim::of_flocks(&locks))))
     }
 }

@@ -4,7 +4,7 @@ use super::{access, dir_times, log, room};
 use crate::error::{Error, Result};
 use crate::meta::engine::{Change, Key};
 use crate::meta::record::Attr;
-use crate::meta::record::attr::{align4k, flag};
+use crate::meta::record::attr::flag;
 use crate::meta::record::changelog::LogOp;
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Name, Operation, Plan};
 
@@ -47,7 +47,7 @@ impl Operation for Link<'_> {
         if tx.entry(self.dir, self.name).await?.is_some() {
             return Err(Error::Exists);
         }
-        let space = align4k(node.length);
+        let space = node.space();
         let wanted = room::Wanted { uid: node.uid, gid: node.gid, space, inodes: 1 };
         room::check_link(tx, wanted, self.dir).await?;
 
@@ -64,7 +64,8 @@ impl Operation for Link<'_> {
             plan.push(Change::AddParent { ino: self.ino, parent: old_parent, count: 1 });
         }
         plan.push(Change::AddParent { ino: self.ino, parent: self.dir, count: 1 });
-        plan.use_dir(self.dir, node.length.cast_signed(), space, 1);
+        let length = if node.is_file() { node.length.cast_signed() } else { 0 };
+        plan.use_dir(self.dir, length, space, 1);
         let line = LogOp::Link {
             ino: self.ino,
             parent: self.dir,

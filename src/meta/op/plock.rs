@@ -58,7 +58,7 @@ impl Operation for SetPlock {
             plan.push(Change::PutPlock { ino, sid, owner, ranges: ranges.clone() });
             locks.push(Plock { sid, owner, ranges });
         }
-        let Self { ino, owner, kind, start, end, pid } = *self;
+        let Self { kind, start, end, pid, .. } = *self;
         log::log(tx, &mut plan, LogOp::SetLk { ino, owner, kind, start, end, pid });
         Ok(plan.with(tried(true, claim::of_plocks(&locks))))
     }
@@ -99,8 +99,6 @@ impl LockRequest for SetPlock {
         requests
     }
 }
-
-impl SetPlock {}
 
 /// The first range in the way of such a lock. The process behind it is only known if it is ours.
 #[derive(Debug)]

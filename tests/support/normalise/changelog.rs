@@ -2,16 +2,17 @@
 
 use super::ids::Ids;
 
-/// Which arguments of an operation are inodes (`i`), slices (`s`), sessions (`n`) or clock times
-/// (`t`), and, after the colon, what its result is. Everything else (`.`) is literal.
+/// Which arguments of an operation are inodes (`i`), slices (`s`), sessions (`n`) or of the moment
+/// (`t`: clocks, what a client says about itself, owners of the kernel's choice,
+/// whether a parent's times were old enough to be written), or a quota's key (`q`), and, after the colon, what its result is. Everything else (`.`) is literal.
 const KINDS: &[(&str, &str)] = &[
-    ("NEWSESSION", "nt."),
+    ("NEWSESSION", "ntt"),
     ("CLEANSESSION", "n"),
-    ("CREATE", "i.........:i"),
-    ("UNLINK", "i.i..:i"),
+    ("CREATE", "i........t:i"),
+    ("UNLINK", "i.i.t:i"),
     ("RMDIR", "i.i:i"),
     ("MOVE", "i.i..ii:i"),
-    ("LINK", "ii..:."),
+    ("LINK", "ii.t:."),
     ("SETATTR", "i......tttttt."),
     ("TRUNCATE", "i..."),
     ("FALLOCATE", "i..."),
@@ -26,10 +27,21 @@ const KINDS: &[(&str, &str)] = &[
     ("SETXATTR", "i..."),
     ("REMOVEXATTR", "i."),
     ("SETFACL", "i.."),
+    ("SETQUOTA", ".q.."),
+    ("DELQUOTA", ".q"),
 ];
 
+/// Lines about when a client took ids or flushed usage, not about what it did.
+const INCIDENTAL: [&str; 2] = ["INCR_COUNTER", "DIRSTAT"];
+
+/// The lines that say what was done, in order.
+pub fn show_all<'a>(lines: impl Iterator<Item = &'a [u8]>, ids: &mut Ids) -> Vec<String> {
+    let lines = lines.map(|line| show(&super::text(line), ids));
+    lines.filter(|line| !INCIDENTAL.iter().any(|op| line.starts_with(op))).collect()
+}
+
 /// `{time}|OP(args):result|({sid},{n})` as `OP(args):result`; raw if it has no such shape.
-pub fn show(line: &str, ids: &mut Ids) -> String {
+fn show(line: &str, ids: &mut Ids) -> String {
     // A name may hold a bar, so only the outer two count.
     let Some((call, _)) = line.split_once('|').and_then(|(_, rest)| rest.rsplit_once('|')) else {
         return format!("unknown shape: {line}");
@@ -42,10 +54,11 @@ pub fn show(line: &str, ids: &mut Ids) -> String {
     };
     let (kinds, result) = kinds.split_once(':').unwrap_or((kinds, "."));
     let args = &rest[..end - op.len() - 1];
+    let of_dir = args.starts_with("0,");
     let args: Vec<String> = args
         .split(',')
         .zip(kinds.chars().chain(std::iter::repeat('.')))
-        .map(|(arg, kind)| argument(arg, kind, ids))
+        .map(|(arg, kind)| argument(arg, if kind == 'q' && of_dir { 'i' } else { kind }, ids))
         .collect();
     let answer = call[end + 1..].strip_prefix(':').map(|answer| {
         let kind = result.chars().next().unwrap_or('.');
@@ -72,10 +85,14 @@ mod tests {
     fn a_line_loses_clock_session_and_ids_only() {
         let line = "1794789868.461127873|CREATE(2,cl,0,0,1,438,18,,linux,true):12|(1,2)";
         let mut ids = Ids::default();
-        assert_eq!(show(line, &mut ids), "CREATE(ino1,cl,0,0,1,438,18,,linux,true):ino2");
+        assert_eq!(show(line, &mut ids), "CREATE(ino1,cl,0,0,1,438,18,,linux,t):ino2");
         let line = "1794789868.465282202|UNLINK(2,cl,9223372032828243969,false,false):12|(1,4)";
-        assert_eq!(show(line, &mut ids), "UNLINK(ino1,cl,hour1,false,false):ino2");
+        assert_eq!(show(line, &mut ids), "UNLINK(ino1,cl,hour1,false,t):ino2");
         let line = "1794789868.465282202|RMDIR(2,a|b,0):12|(1,5)";
         assert_eq!(show(line, &mut ids), "RMDIR(ino1,a|b,none):ino2");
+        let line = "1794789868.465282202|SETQUOTA(0,2,-1,100)|(1,6)";
+        assert_eq!(show(line, &mut ids), "SETQUOTA(0,ino1,-1,100)");
+        let line = "1794789868.465282202|SETQUOTA(1,2,-1,100)|(1,6)";
+        assert_eq!(show(line, &mut ids), "SETQUOTA(1,2,-1,100)");
     }
 }

@@ -74,6 +74,7 @@ pub fn normalise(all: &Keyspace) -> Value {
                 format!("{letters}{}{rest}", ids.ino(ino)),
                 of_inode(letters, ino, stored, &mut ids, &acl),
             ),
+            None if key == "txnLastLog" => (key.clone(), last_line(all)),
             None => (of_session_key(key, &mut ids), of_volume(key, stored, &mut ids)),
         };
         if !ELECTIONS.contains(&key.as_str()) && !is_counter_of_ids(key) {
@@ -93,6 +94,16 @@ pub fn normalise(all: &Keyspace) -> Value {
     put("nextsession", "session", ids.last_sid());
     put("nextTrash", "hour", ids.last_hour());
     Value::Object(out)
+}
+
+/// The number of the last line; how many there are hangs on when ids were taken.
+fn last_line(all: &Keyspace) -> Value {
+    match (all.get("txnLog"), all.get("txnLastLog")) {
+        (Some(Stored::List(lines)), Some(Stored::Text(last))) => {
+            json!(Ids::ahead("line", number(last).cast_signed(), Some(lines.len() as u64)))
+        }
+        (_, other) => json!(format!("{other:?} without lines")),
+    }
 }
 
 fn is_counter_of_ids(key: &str) -> bool {
@@ -205,7 +216,7 @@ fn of_volume(key: &str, stored: &Stored, ids: &mut Ids) -> Value {
             json!(rules.values().map(|rule| hex(rule)).collect::<BTreeSet<_>>())
         }
         ("txnLog", Stored::List(lines)) => {
-            json!(lines.iter().map(|line| changelog::show(&text(line), ids)).collect::<Vec<_>>())
+            json!(changelog::show_all(lines.iter().map(Vec::as_slice), ids))
         }
         (_, Stored::Hash(fields)) if key.starts_with("dir") => {
             map(fields, |ino, value| (by_ino(ino, ids), json!(text(value))))

@@ -33,7 +33,7 @@ pub fn read(file: &Path) -> Tables {
     let db = open(file);
     let mut all = Tables::new();
     for table in names(&db) {
-        let mut query = db.prepare(&format!("SELECT * FROM `{table}`")).unwrap();
+        let mut query = db.prepare(&format!("SELECT * FROM `{table}` ORDER BY 1")).unwrap();
         let columns: Vec<String> = query.column_names().map(str::to_owned).collect();
         let rows = query
             .query_map([], |row| {
@@ -78,12 +78,14 @@ pub fn normalise(all: &Tables) -> Value {
     let rules: BTreeMap<i64, String> =
         rows(all, "acl").map(|row| (int(row, "id"), rule(row))).collect();
     let mut out = Map::new();
-    for table in all.keys().filter(|table| *table != "counter") {
+    for table in all.keys().filter(|table| !matches!(table.as_str(), "counter" | "change_log")) {
         let mut shown: Vec<Value> =
             rows(all, table).map(|row| show_row(table, row, &mut ids, &rules)).collect();
         shown.sort_by_cached_key(Value::to_string);
         out.insert(table.clone(), json!({ "rows": shown, "classes": classes(all, table) }));
     }
+    let log = rows(all, "change_log").map(|row| bytes(row, "entry"));
+    out.insert("change_log".to_owned(), json!(changelog::show_all(log, &mut ids)));
     // Last: they are compared with every id there is.
     out.insert("counter".to_owned(), counters(all, &ids));
     Value::Object(out)
@@ -125,7 +127,6 @@ fn show_row(table: &str, row: &Row, ids: &mut Ids, rules: &BTreeMap<i64, String>
                 let info: Map<String, Value> = serde_json::from_slice(bytes(row, column)).unwrap();
                 json!(info.keys().collect::<BTreeSet<_>>())
             }
-            ("change_log", "entry") => json!(changelog::show(&text(bytes(row, column)), ids)),
             _ => show_cell(cell),
         };
         out.insert(column.clone(), value);

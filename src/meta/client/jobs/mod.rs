@@ -78,7 +78,9 @@ impl Meta {
             Job::Slices => self.clean_slices().await,
             Job::Trash => {
                 let now = Timestamp::now().sec;
-                Ok(self.clean_trash(now).await? + self.clean_delayed_slices(now).await?)
+                let (emptied, released) =
+                    (self.clean_trash(now).await, self.clean_delayed_slices(now).await);
+                Ok(emptied? + released?)
             }
             Job::ChangeLog => self.trim_change_log().await,
         }

@@ -237,7 +237,7 @@ impl Engine for Sqlite {
 
     async fn put_dir_stat(&self, ino: Ino, stat: &DirStat) -> Result<()> {
         let stat = *stat;
-        self.link.change(move |db| usage::put_dir_stat(db, ino, &stat)).await
+        self.link.change(move |db| usage::recount_dir_stat(db, ino, &stat)).await
     }
 
     async fn clear_dir_stats(&self) -> Result<()> {

@@ -33,6 +33,15 @@ pub fn put_dir_stat(db: &Db, ino: Ino, stat: &DirStat) -> Outcome<()> {
     Ok(())
 }
 
+/// Puts the stat of a directory that is still there.
+pub fn recount_dir_stat(db: &Db, ino: Ino, stat: &DirStat) -> Outcome<()> {
+    let sql = "SELECT 1 FROM jfs_node WHERE inode = ?1";
+    match db.one(sql, [ino], |_| Ok(()))? {
+        Some(()) => put_dir_stat(db, ino, stat),
+        None => Ok(()),
+    }
+}
+
 pub fn remove_dir_stat(db: &Db, ino: Ino) -> Outcome<()> {
     db.exec("DELETE FROM jfs_dir_stats WHERE inode = ?1", [ino])?;
     Ok(())

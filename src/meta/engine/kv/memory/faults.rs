@@ -16,11 +16,18 @@ pub enum Fault {
 
 /// Faults waiting for the next commits, in order. A commit whose guards fail uses up its fault.
 #[derive(Debug, Default)]
-pub struct Faults(Mutex<VecDeque<Fault>>);
+pub struct Faults(Mutex<Plan>);
+
+#[derive(Debug, Default)]
+struct Plan {
+    queue: VecDeque<Fault>,
+    /// Once set, whether the next commit without a fault of its own is to conflict.
+    stutter: Option<bool>,
+}
 
 impl Faults {
     pub fn push(&self, fault: Fault) {
-        self.queue(|queue| queue.push_back(fault));
+        self.plan(|plan| plan.queue.push_back(fault));
     }
 
     /// Lets one transaction of the engine conflict, however often it tries the store.
@@ -30,11 +37,22 @@ impl Faults {
         }
     }
 
-    pub(super) fn next(&self) -> Option<Fault> {
-        self.queue(VecDeque::pop_front)
+    /// From now on every other commit conflicts for no reason.
+    pub fn stutter(&self) {
+        self.plan(|plan| plan.stutter = Some(true));
     }
 
-    fn queue<T>(&self, then: impl FnOnce(&mut VecDeque<Fault>) -> T) -> T {
+    pub(super) fn next(&self) -> Option<Fault> {
+        self.plan(|plan| {
+            plan.queue.pop_front().or_else(|| {
+                let conflicts = plan.stutter?;
+                plan.stutter = Some(!conflicts);
+                conflicts.then_some(Fault::Conflict)
+            })
+        })
+    }
+
+    fn plan<T>(&self, then: impl FnOnce(&mut Plan) -> T) -> T {
         then(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -105,8 +105,10 @@ async fn dir_stats_that_are_missing_or_would_turn_negative_are_answered() {
     let volume = Volume::new().await;
     let engine = &volume.engine;
     let stat = |length, space, inodes| DirStat { length, space, inodes };
-    engine.put_dir_stat(Ino(2), &stat(10, 4096, 1)).await.unwrap();
-    engine.put_dir_stat(Ino(3), &stat(10, 4096, 1)).await.unwrap();
+    for ino in [Ino(2), Ino(3)] {
+        volume.apply(&[Change::PutAttr(ino, dir_attr(0o755))]).await.unwrap();
+        engine.put_dir_stat(ino, &stat(10, 4096, 1)).await.unwrap();
+    }
     let deltas = [(Ino(2), stat(5, 4096, 1)), (Ino(3), stat(-11, 0, 0)), (Ino(4), stat(1, 1, 1))];
     assert_eq!(engine.add_dir_stats(&deltas).await.unwrap(), [Ino(3), Ino(4)]);
     assert_eq!(volume.read(Key::DirStat(Ino(2))).await, Record::DirStat(Some(stat(15, 8192, 2))));

@@ -1,0 +1,92 @@
+//! Transactions: pipelined reads, one script to commit.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use redis::Value;
+
+use super::super::{Change, CommitError, Key, Record, Txn};
+use super::batch::{Batch, Outcome};
+use super::fault::{engine, unreachable};
+use super::guard::{self, Guard};
+use super::names::Names;
+use super::read::Question;
+use super::wire::{Failure, Repeat, Wire};
+use super::write::{self, Receipt};
+use crate::error::Result;
+
+pub(super) struct RedisTxn {
+    wire: Arc<Wire>,
+    names: Arc<Names>,
+    guards: Vec<Guard>,
+}
+
+impl RedisTxn {
+    pub fn new(wire: Arc<Wire>, names: Arc<Names>) -> Self {
+        Self { wire, names, guards: Vec::new() }
+    }
+}
+
+#[async_trait]
+impl Txn for RedisTxn {
+    async fn read(&mut self, keys: &[Key]) -> Result<Vec<Record>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let question = Question::new(&self.names, keys);
+        let replies = self.wire.ask(&question.commands()).await?;
+        question.answers(replies, Some(&mut self.guards))
+    }
+
+    async fn peek(&mut self, keys: &[Key]) -> Result<Vec<Record>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let question = Question::new(&self.names, keys);
+        let replies = self.wire.ask(&question.commands()).await?;
+        question.answers(replies, None)
+    }
+
+    async fn commit(&mut self, changes: &[Change]) -> Result<Vec<i64>, CommitError> {
+        let mut batch = Batch::default();
+        guard::add(&mut batch, &self.guards, changes, &self.names, self.wire.place())?;
+        let receipts = write::add(&mut batch, changes, &self.names);
+        let results = apply(&self.wire, batch, Repeat::Never).await?;
+        let number = |receipt: &Receipt| match receipt {
+            Receipt::Nothing => 0,
+            Receipt::Report { index, plus } => results.get(*index).map_or(0, |n| n + plus),
+        };
+        Ok(receipts.iter().map(number).collect())
+    }
+}
+
+/// Has the server check and apply a batch; answers the results of its reporting commands.
+pub(super) async fn apply(
+    wire: &Wire,
+    batch: Batch,
+    repeat: Repeat,
+) -> Result<Vec<i64>, CommitError> {
+    if batch.is_empty() {
+        return Ok(Vec::new());
+    }
+    let place = wire.place();
+    let mut replies = match wire.tell(batch.into_cmd(), repeat, Outcome::judge).await {
+        Ok(replies) => replies,
+        Err(Failure::Refused(error)) => return Err(CommitError::Failed(error)),
+        Err(Failure::Lost(error)) => return Err(CommitError::Unknown(error)),
+    };
+    let value: Value = replies.value("").map_err(CommitError::Failed)?;
+    match Outcome::read(&value) {
+        Some(Outcome::Applied(results)) => Ok(results),
+        Some(Outcome::Conflict(_)) => Err(CommitError::Conflict),
+        Some(Outcome::Failed { fault, key, done: 0 }) => {
+            Err(CommitError::Failed(fault.into_error(place, &key)))
+        }
+        // The server has no way back: some of it is there.
+        Some(Outcome::Failed { fault, key, done }) => Err(CommitError::Unknown(engine(
+            place,
+            format!("stopped after {done} changes at {key}: {}", fault.text()),
+        ))),
+        None => Err(CommitError::Unknown(unreachable(place, "an unreadable answer"))),
+    }
+}

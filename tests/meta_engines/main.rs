@@ -1,0 +1,52 @@
+//! One suite for every engine: each body is written once and runs on all of them.
+//!
+//! A body says what the contract in `meta::engine` promises to the layers above. What is particular
+//! to one engine (its bytes, its commands) is tested beside that engine.
+#![cfg(test)]
+
+#[path = "../support/redis.rs"]
+#[allow(dead_code, reason = "this program uses a part of it")]
+mod redis;
+
+mod fixtures;
+mod stores;
+
+/// Runs each body on each engine: `module::engine::body`. A new engine is a new line here and a
+/// factory in `stores`.
+macro_rules! on_every_engine {
+    ($($(#[doc = $doc:literal])* async fn $body:ident($store:ident) $block:block)*) => {
+        $($(#[doc = $doc])* async fn $body($store: &$crate::stores::TestStore) $block)*
+
+        on_engine!(memory: $($body)*);
+        on_engine!(stuttering_memory: $($body)*);
+        on_engine!(sqlite: $($body)*);
+    };
+}
+
+macro_rules! on_engine {
+    ($engine:ident: $($body:ident)*) => {
+        mod $engine {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $body() {
+                super::$body(&$crate::stores::$engine().await).await;
+            })*
+        }
+    };
+}
+
+mod acls;
+mod changelog;
+mod chunks;
+mod commits;
+mod contention;
+mod counters;
+mod garbage;
+mod guards;
+mod listing;
+mod locks;
+mod nodes;
+mod quotas;
+mod sessions;
+mod settings;
+mod slices;
+mod stats;

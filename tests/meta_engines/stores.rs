@@ -1,0 +1,65 @@
+//! Empty stores to test on, one factory for each engine.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use jfs::meta::engine::kv::MemoryStore;
+use jfs::meta::engine::{Engine, connect};
+
+use crate::fixtures;
+use crate::redis::RedisServer;
+
+/// A prepared store without a volume, and what keeps it alive.
+pub struct TestStore {
+    pub engine: Arc<dyn Engine>,
+    url: String,
+    _owner: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl TestStore {
+    async fn open(url: String, owner: Option<Box<dyn Any + Send + Sync>>) -> Self {
+        let engine = connect(&url).await.expect("the store opens");
+        engine.prepare().await.expect("the store is prepared");
+        Self { engine, url, _owner: owner }
+    }
+
+    /// A second client of the same store.
+    pub async fn another(&self) -> Arc<dyn Engine> {
+        connect(&self.url).await.expect("the store opens again")
+    }
+
+    /// Makes a volume of it, as far as engines know one.
+    pub async fn format(&self) {
+        let (root, trash) = (fixtures::dir(), fixtures::dir());
+        self.engine.store_setting(b"{}", &root, Some(&trash)).await.expect("the setting is stored");
+    }
+}
+
+pub async fn memory() -> TestStore {
+    TestStore::open(format!("memkv://{}", fresh_name()), None).await
+}
+
+/// Every other commit of the store is told of a conflict that is none, so that the mapping tries
+/// again wherever it can.
+pub async fn stuttering_memory() -> TestStore {
+    let name = fresh_name();
+    MemoryStore::named(&name).faults().stutter();
+    TestStore::open(format!("memkv://{name}"), None).await
+}
+
+pub async fn sqlite() -> TestStore {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let url = format!("sqlite3://{}", dir.path().join("volume.db").display());
+    TestStore::open(url, Some(Box::new(dir))).await
+}
+
+#[allow(dead_code, reason = "waits for its line in `on_every_engine`")]
+pub async fn redis() -> TestStore {
+    TestStore::open(RedisServer::shared().fresh_url(), None).await
+}
+
+fn fresh_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("engine-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
