@@ -9,6 +9,7 @@ pub mod normalise;
 pub mod records;
 pub mod redis;
 pub mod slow;
+pub mod store;
 pub mod timeout;
 pub mod tree;
 pub mod volume;

@@ -106,6 +106,11 @@ impl Meta {
         self.life.stop.is_cancelled()
     }
 
+    /// Waits until tasks should come to an end.
+    pub(super) async fn closing(&self) {
+        self.life.stop.cancelled().await;
+    }
+
     /// Refuses once the volume is not ours any more.
     pub(in crate::meta) fn check_ours(&self) -> Result<()> {
         if !self.life.lost.load(Ordering::Acquire) {

@@ -4,8 +4,10 @@ mod queue;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
-pub(super) use queue::LockQueues;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Meta;
 use crate::error::{Error, Result};
@@ -14,13 +16,26 @@ use crate::meta::op::flock::SetFlock;
 use crate::meta::op::plock::{FindPlock, SetPlock};
 use crate::meta::record::{LockKind, PlockRange};
 use crate::meta::{Ino, LockOwner, Sid};
+use queue::LockQueues;
+
+/// How long close waits for tries that are under way.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The lock requests of this client.
+#[derive(Default)]
+pub struct Locks {
+    queues: LockQueues,
+    /// Tries under way, and locks not yet delivered or being undone.
+    tries: TaskTracker,
+}
 
 impl Meta {
     /// Sets or (with no kind) releases a whole-file lock. A lock that is held already changes its
     /// kind in place.
     ///
     /// If others are in the way, answers `WouldBlock`, or waits. The wait ends by dropping the
-    /// future; no lock is left behind then, and what the owner held before stays.
+    /// future; no lock is left behind then, and what the owner held before stays. After an error
+    /// that is [`Error::Unknown`] the lock may be held; releasing it is always safe.
     pub async fn flock(
         self: &Arc<Self>,
         ino: Ino,
@@ -60,9 +75,19 @@ impl Meta {
         self.run(&FindPlock { ino: self.real(ino), owner, kind, start, end }).await
     }
 
-    /// How many lock requests of this client wait.
-    pub fn waiting_locks(&self) -> usize {
-        self.lock_queues.waiting()
+    /// How many lock requests wait, are being tried or undone; 0 once nothing is left even of those
+    /// that were abandoned.
+    pub fn pending_locks(&self) -> usize {
+        self.locks.queues.waiting() + self.locks.tries.len()
+    }
+
+    /// Once the client is closing: lets what is under way come to its end, so that nothing is locked
+    /// in the name of a session that is gone.
+    pub(super) async fn finish_locks(&self) {
+        self.locks.tries.close();
+        if tokio::time::timeout(GRACE, self.locks.tries.wait()).await.is_err() {
+            tracing::warn!("lock requests are still under way at the end of the session");
+        }
     }
 
     async fn set_lock<R: LockRequest>(self: &Arc<Self>, request: R, block: bool) -> Result<()> {
@@ -81,9 +106,12 @@ impl Meta {
             let granted = self.try_lock(&request, None).await?;
             return if granted { Ok(()) } else { Err(Error::WouldBlock) };
         }
-        let place = self.lock_queues.join((request.ino(), R::FAMILY), claim);
+        let place = self.locks.queues.join((request.ino(), R::FAMILY), claim);
         loop {
-            place.turn().await;
+            tokio::select! {
+                () = place.turn() => {}
+                () = self.closing() => return Err(Error::Interrupted),
+            }
             if self.try_lock(&request, Some(place.ticket())).await? {
                 return Ok(());
             }
@@ -97,8 +125,13 @@ impl Meta {
         request: &R,
         ticket: Option<u64>,
     ) -> Result<bool> {
+        // Taken before looking: either close waits for this try, or it sees that it came too late.
+        let token = self.locks.tries.token();
+        if self.is_closing() {
+            return Err(Error::Interrupted);
+        }
         let (meta, request) = (Arc::clone(self), request.clone());
-        let task = tokio::spawn(async move { meta.run_lock(request, ticket).await });
+        let task = tokio::spawn(async move { meta.run_lock(request, ticket, token).await });
         match task.await {
             Ok(delivery) => Ok(delivery?.accept()),
             Err(error) => match error.try_into_panic() {
@@ -113,13 +146,14 @@ impl Meta {
         self: Arc<Self>,
         request: R,
         ticket: Option<u64>,
+        token: TaskTrackerToken,
     ) -> Result<Delivery<R>> {
         let sid = self.facts.sid();
         let tried = self.run(&request).await?;
-        self.lock_queues.settle((request.ino(), R::FAMILY), ticket, &tried, sid);
+        self.locks.queues.settle((request.ino(), R::FAMILY), ticket, &tried, sid);
         let takes = tried.granted && request.claim(sid).is_some();
         let undo = if takes { request.undo(&tried.before) } else { Vec::new() };
-        Ok(Delivery { meta: self, granted: tried.granted, undo })
+        Ok(Delivery { meta: self, granted: tried.granted, undo, _token: token })
     }
 
     async fn undo<R: LockRequest>(self: Arc<Self>, requests: Vec<R>) {
@@ -127,7 +161,7 @@ impl Meta {
             let ino = request.ino();
             match self.run(&request).await {
                 Ok(tried) => {
-                    self.lock_queues.settle((ino, R::FAMILY), None, &tried, self.facts.sid());
+                    self.locks.queues.settle((ino, R::FAMILY), None, &tried, self.facts.sid());
                 }
                 Err(error) => {
                     tracing::warn!(%ino, %error, "lock of an abandoned request stays");
@@ -142,6 +176,8 @@ struct Delivery<R: LockRequest> {
     meta: Arc<Meta>,
     granted: bool,
     undo: Vec<R>,
+    /// A lock on its way is still under way.
+    _token: TaskTrackerToken,
 }
 
 impl<R: LockRequest> Delivery<R> {
@@ -158,7 +194,8 @@ impl<R: LockRequest> Drop for Delivery<R> {
         if let Some(runtime) =
             tokio::runtime::Handle::try_current().ok().filter(|_| !requests.is_empty())
         {
-            runtime.spawn(Arc::clone(&self.meta).undo(requests));
+            let undo = Arc::clone(&self.meta).undo(requests);
+            self.meta.locks.tries.spawn_on(undo, &runtime);
         }
     }
 }

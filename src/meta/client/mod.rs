@@ -68,7 +68,7 @@ use dir_stats::DirStats;
 use garbage::Garbage;
 use ids::Ids;
 use life::Life;
-use locks::LockQueues;
+use locks::Locks;
 use trash::HourDir;
 
 /// One volume's metadata, as this client sees it.
@@ -83,7 +83,7 @@ pub struct Meta {
     inode_ids: Ids,
     slice_ids: Ids,
     hour_dir: HourDir,
-    lock_queues: LockQueues,
+    locks: Locks,
     slices: OnceLock<Arc<dyn SliceStore>>,
     garbage: Garbage,
     compactions: Compactions,
@@ -107,7 +107,7 @@ impl Meta {
             inode_ids: Ids::inodes(),
             slice_ids: Ids::slices(),
             hour_dir: HourDir::default(),
-            lock_queues: LockQueues::default(),
+            locks: Locks::default(),
             slices: OnceLock::new(),
         })
     }

@@ -139,6 +139,7 @@ impl Meta {
             return Ok(());
         }
         self.life.end().await;
+        self.finish_locks().await;
         let mut outcome = Ok(());
         // What stands in the place of a lost volume is not ours to change.
         if !self.facts.options.read_only && self.check_ours().is_ok() {

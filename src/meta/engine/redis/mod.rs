@@ -14,6 +14,7 @@ mod fault;
 mod garbage;
 mod greeting;
 mod guard;
+mod limits;
 mod link;
 mod listing;
 mod locks;
@@ -58,8 +59,8 @@ pub struct RedisEngine {
     names: Arc<Names>,
 }
 
-/// Connects to the server that `url` names; see [`Address`] for what it may say. Passwords that
-/// it does not give come from `env`.
+/// Connects to the server that `url` names: `redis://`, `rediss://` or `unix://`, one server, one
+/// behind sentinels, or a cluster. Passwords that it does not give come from `env`.
 pub async fn connect(url: &str, env: Env<'_>) -> Result<RedisEngine> {
     let wire = Wire::open(Address::parse(url, env)?).await?;
     let names = Names::new(wire.prefix().to_owned());

@@ -69,12 +69,9 @@ impl Query {
             None => None,
         };
         let skip_verify = self.flag("insecure-skip-verify") | self.flag("skip-verify");
-        let (read, write) = (self.duration("read-timeout")?, self.duration("write-timeout")?);
-        let answer_timeout = match (read, write) {
-            (Some(Some(read)), _) => Some(read.max(write.flatten().unwrap_or_default())),
-            (Some(None), _) => None,
-            (None, _) => Some(Duration::from_secs(30)),
-        };
+        let answer_timeout = self.duration("read-timeout", Duration::from_secs(30))?;
+        // An answer cannot come before its request is written, so one limit is enough.
+        self.duration("write-timeout", Duration::from_secs(5))?;
         Ok(Options {
             db,
             tls: TlsFiles {
@@ -105,14 +102,14 @@ impl Query {
     }
 
     fn positive(&mut self, name: &str, default: Duration) -> Result<Duration, String> {
-        Ok(self.duration(name)?.flatten().unwrap_or(default))
+        Ok(self.duration(name, default)?.unwrap_or(default))
     }
 
-    /// Not given, switched off (zero or less), or a time.
-    fn duration(&mut self, name: &str) -> Result<Option<Option<Duration>>, String> {
-        let Some(value) = self.text(name) else { return Ok(None) };
+    /// None if it is switched off, by zero or less.
+    fn duration(&mut self, name: &str, default: Duration) -> Result<Option<Duration>, String> {
+        let Some(value) = self.text(name) else { return Ok(Some(default)) };
         match parse_duration(&value) {
-            Some(time) => Ok(Some(Some(time).filter(|time| !time.is_zero()))),
+            Some(time) => Ok(Some(time).filter(|time| !time.is_zero())),
             None => Err(format!("{name}: {value:?} is not a time such as 30s or 500ms")),
         }
     }

@@ -7,9 +7,8 @@ use redis::Pipeline;
 use super::super::{Engine, Key, Record};
 use super::batch::Kind;
 use super::names::{self, QuotaNames};
-use super::read::{compose_quota, pack_limits};
 use super::write::{self, text};
-use super::{RedisEngine, reply, script};
+use super::{RedisEngine, limits, reply, script};
 use crate::error::{Error, Result};
 use crate::meta::Ino;
 use crate::meta::record::{Quota, QuotaKey};
@@ -53,7 +52,7 @@ impl RedisEngine {
                     let key = key_of(kind, field, &quotas)?;
                     let (limits, space) = (limits.as_deref(), space.as_deref());
                     if let Some(quota) =
-                        compose_quota(&self.names, key, limits, space, Some(inodes))?
+                        limits::compose(&self.names, key, limits, space, Some(inodes))?
                     {
                         found.insert(key, quota);
                     }
@@ -82,12 +81,12 @@ impl RedisEngine {
         let names = self.names.quotas(key);
         let keys = [names.limits, names.space, names.inodes];
         let absent: &[u8] = match key {
-            QuotaKey::Dir(_) => &pack_limits(UNLIMITED, UNLIMITED),
+            QuotaKey::Dir(_) => &limits::pack(UNLIMITED, UNLIMITED),
             QuotaKey::User(_) | QuotaKey::Group(_) => &[],
         };
         let mut cmd = script::PUT_QUOTA.call(&keys);
         cmd.arg(names::quota_field(key))
-            .arg(&pack_limits(quota.max_space, quota.max_inodes)[..])
+            .arg(&limits::pack(quota.max_space, quota.max_inodes)[..])
             .arg(quota.used_space)
             .arg(quota.used_inodes)
             .arg(if usage { "1" } else { "0" })
@@ -99,7 +98,7 @@ impl RedisEngine {
         self.apply(|batch| match key {
             QuotaKey::Dir(ino) => write::remove_dir_quota(batch, &self.names, ino),
             QuotaKey::User(_) | QuotaKey::Group(_) => {
-                let limits = pack_limits(UNLIMITED, UNLIMITED).to_vec();
+                let limits = limits::pack(UNLIMITED, UNLIMITED).to_vec();
                 let args = [text(names::quota_field(key)), limits.into()];
                 batch.call(Kind::Hash, "HSET", &self.names.quotas(key).limits, args);
             }
@@ -120,7 +119,7 @@ impl RedisEngine {
             let keys = [names.limits, names.space, names.inodes];
             let create: &[u8] = match kind {
                 QuotaKey::Dir(_) => &[],
-                QuotaKey::User(_) | QuotaKey::Group(_) => &pack_limits(UNLIMITED, UNLIMITED),
+                QuotaKey::User(_) | QuotaKey::Group(_) => &limits::pack(UNLIMITED, UNLIMITED),
             };
             for some in some.chunks(1000) {
                 let mut cmd = script::USE_QUOTA.call(&keys);

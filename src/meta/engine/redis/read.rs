@@ -5,13 +5,14 @@ use redis::{Pipeline, Value};
 
 use super::super::{Found, Key, Record};
 use super::guard::Guard;
+use super::limits;
 use super::names::{self, Names};
 use super::reply::{self, Replies};
 use super::script;
 use crate::error::{Error, Result};
 use crate::meta::record::{
-    AclRule, Attr, DirStat, Entry, Flock, LockKind, Plock, Quota, QuotaKey, SliceSize, chunk, delayed,
-    lock,
+    AclRule, Attr, DirStat, Entry, Flock, LockKind, Plock, Quota, QuotaKey, SliceSize, chunk,
+    delayed, lock,
 };
 use crate::meta::{Ino, Name};
 
@@ -265,49 +266,7 @@ fn quota(
         |hash: &str| field(replies, hash.to_owned(), names::quota_field(key).into(), note);
     let (limits, space, inodes) =
         (part(&quotas.limits)?, part(&quotas.space)?, part(&quotas.inodes)?);
-    compose_quota(names, key, limits.as_deref(), space.as_deref(), inodes.as_deref())
-}
-
-/// A quota exists for every client if its used inodes do. A directory's without limits is one that
-/// was removed and came back with a late flush of its usage.
-pub(super) fn compose_quota(
-    names: &Names,
-    key: QuotaKey,
-    limits: Option<&[u8]>,
-    space: Option<&[u8]>,
-    inodes: Option<&[u8]>,
-) -> Result<Option<Quota>> {
-    let quotas = names.quotas(key);
-    let Some(inodes) = inodes else { return Ok(None) };
-    let (max_space, max_inodes) = match limits {
-        Some(raw) => parse_limits(&quotas.limits, raw)?,
-        None => (-1, -1),
-    };
-    if matches!(key, QuotaKey::Dir(_)) && max_space < 0 && max_inodes < 0 {
-        return Ok(None);
-    }
-    Ok(Some(Quota {
-        max_space,
-        max_inodes,
-        used_space: space.map_or(Ok(0), |raw| reply::number(raw, &quotas.space))?,
-        used_inodes: reply::number(inodes, &quotas.inodes)?,
-    }))
-}
-
-fn parse_limits(key: &str, raw: &[u8]) -> Result<(i64, i64)> {
-    let number = |part: &[u8]| part.try_into().map(i64::from_be_bytes);
-    match raw.split_at_checked(8).map(|(space, inodes)| (number(space), number(inodes))) {
-        Some((Ok(space), Ok(inodes))) => Ok((space, inodes)),
-        _ => Err(Error::damaged(key, format!("{} bytes instead of 16", raw.len()))),
-    }
-}
-
-/// Limits as they are stored.
-pub(super) fn pack_limits(space: i64, inodes: i64) -> [u8; 16] {
-    let mut raw = [0; 16];
-    raw[..8].copy_from_slice(&space.to_be_bytes());
-    raw[8..].copy_from_slice(&inodes.to_be_bytes());
-    raw
+    limits::compose(names, key, limits.as_deref(), space.as_deref(), inodes.as_deref())
 }
 
 fn parents(key: &str, pairs: &[(Bytes, Bytes)]) -> Result<Vec<(Ino, i64)>> {

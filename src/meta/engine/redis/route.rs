@@ -93,13 +93,12 @@ async fn ask_sentinel(
         let value = ask(&link, question).await.map_err(|e| e.at(&address.place, sentinel))?;
         reply::list(value, "sentinel")
     };
-    match dialer.in_time(&link, answer).await?.as_slice() {
-        [Some(host), Some(port)] => tcp(host, port),
-        _ => {
-            let cause = format!("sentinel {sentinel} knows no master {master:?}");
-            Err(engine(&address.place, cause))
-        }
-    }
+    let parts = dialer.in_time(&link, answer).await?;
+    let [Some(host), Some(port)] = parts.as_slice() else {
+        let cause = format!("sentinel {sentinel} knows no master {master:?}");
+        return Err(engine(&address.place, cause));
+    };
+    tcp(host, port)
 }
 
 /// What a cluster node says.

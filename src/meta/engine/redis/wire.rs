@@ -258,6 +258,9 @@ impl Wire {
                 *last = None;
                 let link = Arc::new(link);
                 *self.slot() = Some(link.clone());
+                if self.closed.load(Ordering::Acquire) {
+                    self.close();
+                }
                 Ok(link)
             }
             Err(error) => {

@@ -6,7 +6,7 @@ use super::super::Change;
 use super::batch::{Batch, Kind, MOST_ARGS};
 use super::names::{self, Names};
 use crate::meta::record::chunk::{self, SLICE_LEN};
-use crate::meta::record::{Counter, DirStat, Slice, SliceSize, delayed, lock};
+use crate::meta::record::{Counter, DirStat, QuotaKey, Slice, SliceSize, delayed, lock};
 use crate::meta::{Ino, Sid};
 
 /// Where a change's number comes from.
@@ -32,10 +32,11 @@ pub(super) fn add(batch: &mut Batch, changes: &[Change], names: &Names) -> Vec<R
     changes.iter().map(|change| add_one(batch, change, names)).collect()
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm per change")]
 fn add_one(batch: &mut Batch, change: &Change, names: &Names) -> Receipt {
     match change {
         Change::PutAttr(ino, attr) => {
-            batch.call(Kind::Any, "SET", &names.attr(*ino), [attr.encode()])
+            batch.call(Kind::Any, "SET", &names.attr(*ino), [attr.encode()]);
         }
         Change::RemoveAttr(ino) => delete(batch, &names.attr(*ino)),
         Change::TouchDir { ino, links, at } => batch.touch(&names.attr(*ino), *links, *at),
@@ -71,8 +72,8 @@ fn add_one(batch: &mut Batch, change: &Change, names: &Names) -> Receipt {
         }
         Change::RemoveChunk { ino, index } => delete(batch, &names.chunk(*ino, *index)),
 
-        // A slice with one reference needs no record.
-        Change::NewSlice(_) => {}
+        // A slice with one reference needs no record; usage went first.
+        Change::NewSlice(_) | Change::AddUsage { .. } => {}
         Change::TrackSlice(slice) => {
             put_field(batch, &names.slice_refs(), text(names::slice_field(*slice)), text(0));
         }
@@ -111,8 +112,6 @@ fn add_one(batch: &mut Batch, change: &Change, names: &Names) -> Receipt {
             batch.call(Kind::SortedSet, "ZREM", &names.detached(), [text(ino)]);
         }
 
-        // Went first.
-        Change::AddUsage { .. } => {}
         Change::PutDirStat(ino, stat) => put_dir_stat(batch, names, *ino, stat),
         Change::RemoveDirStat(ino) => {
             let stats = names.stats();
@@ -157,7 +156,7 @@ pub(super) fn put_dir_stat(batch: &mut Batch, names: &Names, ino: Ino, stat: &Di
 }
 
 pub(super) fn remove_dir_quota(batch: &mut Batch, names: &Names, ino: Ino) {
-    let quotas = names.quotas(crate::meta::record::QuotaKey::Dir(ino));
+    let quotas = names.quotas(QuotaKey::Dir(ino));
     for key in [&quotas.limits, &quotas.space, &quotas.inodes] {
         remove_field(batch, key, text(ino));
     }

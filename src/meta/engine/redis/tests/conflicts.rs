@@ -319,6 +319,37 @@ async fn of_two_who_create_the_same_name_one_wins() {
     assert_eq!(read_one(&engine, key[1].clone()).await, Record::Entry(Some(entry(5))));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_update_is_lost_among_many_tasks() {
+    let server = Server::start();
+    let engine = std::sync::Arc::new(server.engine().await);
+    put(&engine, &[Change::PutAttr(Ino(5), Attr { nlink: 0, ..file() })]).await;
+    let add = |engine: std::sync::Arc<RedisEngine>| async move {
+        for _ in 0..10 {
+            loop {
+                let mut txn = engine.begin();
+                let Record::Attr(Some(mut attr)) =
+                    txn.read(&[Key::Attr(Ino(5))]).await.unwrap().remove(0)
+                else {
+                    panic!()
+                };
+                attr.nlink += 1;
+                match txn.commit(&[Change::PutAttr(Ino(5), attr)]).await {
+                    Ok(_) => break,
+                    Err(CommitError::Conflict) => {}
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+        }
+    };
+    let tasks: Vec<_> = (0..20).map(|_| tokio::spawn(add(engine.clone()))).collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let Record::Attr(Some(attr)) = read_one(&engine, Key::Attr(Ino(5))).await else { panic!() };
+    assert_eq!(attr.nlink, 200);
+}
+
 #[tokio::test]
 async fn a_wide_plan_fits_in_one_commit() {
     let server = Server::start();

@@ -181,6 +181,18 @@ async fn a_broken_counter_fails_the_commit_before_anything_is_applied() {
 }
 
 #[tokio::test]
+async fn a_commit_that_stopped_half_way_is_unknown() {
+    let server = Server::start();
+    let engine = server.engine().await;
+    server.run::<i64>(&["HSET", "sliceRef", "k1_2", "many"]);
+    let slice = crate::meta::record::SliceSize { id: SliceId(1), size: 2 };
+    let changes = [Change::PutAttr(Ino(5), file()), Change::AddSliceRef { slice, by: -1 }];
+    let result = engine.begin().commit(&changes).await;
+    let Err(CommitError::Unknown(error)) = result else { panic!("{result:?}") };
+    assert!(error.to_string().contains("sliceRef"), "{error}");
+}
+
+#[tokio::test]
 async fn a_record_that_does_not_decode_is_named() {
     let server = Server::start();
     let engine = server.engine().await;

@@ -1,11 +1,10 @@
 //! The client's own life: formatting, opening, sessions, heartbeats, jobs.
 
-mod engines;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use engines::{Store, quiet, setting};
+use crate::on_every_store;
+use crate::support::store::{Store, quiet, setting};
 use jfs::error::Error;
 use jfs::meta::client::{Job, Limits, Registration};
 use jfs::meta::engine::{Key, Record};
@@ -14,7 +13,7 @@ use jfs::meta::record::version::{CLIENT_VERSION, Version};
 use jfs::meta::record::{Counter, FileKind, LockKind, QuotaKey, SessionInfo, Setting};
 use jfs::meta::{Caller, Ino, LockOwner, Meta, Name, Options, Sid, Timestamp};
 
-on_every_engine!(
+on_every_store! {
     a_fresh_volume_has_a_root_and_a_trash,
     a_volume_without_trash_has_no_trash_node,
     an_empty_store_is_refused,
@@ -52,7 +51,7 @@ on_every_engine!(
     a_late_session_is_left_alone,
     jobs_are_done_by_one_client,
     closing_ends_every_task,
-);
+}
 
 fn name(text: &str) -> Name {
     Name::new(text).unwrap()
