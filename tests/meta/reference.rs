@@ -366,15 +366,7 @@ impl Model {
 
 impl Node {
     fn new(kind: FileKind, parent: usize) -> Self {
-        Self {
-            kind,
-            uid: 0,
-            gid: 0,
-            length: 0,
-            names: 1,
-            parent,
-            children: BTreeMap::new(),
-        }
+        Self { kind, uid: 0, gid: 0, length: 0, names: 1, parent, children: BTreeMap::new() }
     }
 
     pub fn space(&self) -> i64 {
