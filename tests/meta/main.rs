@@ -6,6 +6,7 @@ mod support;
 
 mod acl;
 mod contention;
+mod lost_answers;
 mod model;
 mod names;
 mod quota;
