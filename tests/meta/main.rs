@@ -5,10 +5,12 @@
 mod support;
 
 mod acl;
+mod contention;
 mod model;
 mod names;
 mod quota;
 mod reference;
+mod round_trips;
 mod sessions;
 mod usage;
 mod xattr;

@@ -75,7 +75,8 @@ pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
 /// Kills a child that was started in a group of its own, and everything in the group.
 pub fn kill_group(child: &mut Child) {
     // The shell's own `kill`, since signalling a group has no safe call in std.
-    let group = format!("kill -KILL -- -{}", child.id());
+    // Without `--`, which not every shell takes.
+    let group = format!("kill -KILL -{}", child.id());
     let _ = Command::new("sh").args(["-c", &group]).stderr(Stdio::null()).status();
     let _ = child.kill();
     let _ = child.wait();

@@ -47,6 +47,11 @@ pub fn within<T: Send + 'static>(limit: Duration, body: impl FnOnce() -> T + Sen
     }
 }
 
+/// Whether the running test has a limit.
+pub fn has_limit() -> bool {
+    SCOPE.with_borrow(Option::is_some)
+}
+
 /// Registers what to do if the running test reaches its limit. Must bear being done too late.
 ///
 /// # Panics
