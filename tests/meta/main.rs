@@ -5,7 +5,10 @@
 mod support;
 
 mod acl;
+mod content;
+mod content_model;
 mod contention;
+mod garbage;
 mod lost_answers;
 mod model;
 mod names;

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
 pub mod command;
+pub mod data;
 pub mod juicefs;
 pub mod mount;
 pub mod normalise;

@@ -1,7 +1,5 @@
 //! Files with content, for tests: slices kept in memory, and whole ranges written and read back.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

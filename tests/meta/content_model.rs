@@ -2,18 +2,16 @@
 //!
 //! A failure shrinks to a short list of steps; keep it below as a `regression_...` test.
 
-mod data;
-mod volume;
-
 use std::sync::Arc;
 
-use data::{Blobs, copy, new_file, read_bytes, remove, write_bytes};
+use crate::support::data::{Blobs, copy, new_file, read_bytes, remove, write_bytes};
 use jfs::meta::record::{CHUNK_SIZE, Setting};
 use jfs::meta::{Caller, Ino, Meta, Timestamp};
 use nix::fcntl::{FallocateFlags, OFlag};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use volume::{Volume, setting};
+
+use crate::support::volume::{Volume, setting};
 
 /// The part of each file that is looked at: it lies across the end of the first chunk.
 const WINDOW: u64 = 96;
@@ -233,10 +231,15 @@ fn search<F: Future<Output = Volume>>(cases: u32, volume: impl Fn(Setting) -> F)
 
 #[test]
 fn content_is_what_was_written_last_in_memory() {
-    search(150, Volume::on_memkv);
+    search(150, Volume::memory_with);
 }
 
 #[test]
 fn content_is_what_was_written_last_in_sqlite() {
-    search(20, Volume::on_sqlite);
+    search(20, Volume::sqlite_with);
+}
+
+#[test]
+fn content_is_what_was_written_last_in_redis() {
+    search(20, Volume::redis_with);
 }
