@@ -9,6 +9,7 @@ mod model;
 mod names;
 mod quota;
 mod reference;
+mod room;
 mod sessions;
 mod usage;
 mod xattr;
