@@ -5,11 +5,13 @@
 mod support;
 
 mod acl;
+mod contention;
 mod model;
 mod names;
 mod quota;
 mod reference;
 mod room;
+mod round_trips;
 mod sessions;
 mod usage;
 mod xattr;

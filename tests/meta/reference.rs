@@ -28,7 +28,6 @@ pub struct Node {
     pub kind: FileKind,
     pub uid: u32,
     pub gid: u32,
-    pub mode: u16,
     pub length: u64,
     pub names: u32,
     pub parent: usize,
@@ -363,15 +362,6 @@ impl Model {
         let dirs = node.children.values().filter(|c| self.nodes[c].kind == FileKind::Dir).count();
         2 + u32::try_from(dirs).expect("few directories")
     }
-
-    /// Groups of paths that are names of one node.
-    pub fn names_by_node(&self) -> BTreeSet<Vec<Path>> {
-        let mut groups: BTreeMap<usize, Vec<Path>> = BTreeMap::new();
-        for (path, id) in self.walk() {
-            groups.entry(id).or_default().push(path);
-        }
-        groups.into_values().collect()
-    }
 }
 
 impl Node {
@@ -380,7 +370,6 @@ impl Node {
             kind,
             uid: 0,
             gid: 0,
-            mode: 0o755,
             length: 0,
             names: 1,
             parent,

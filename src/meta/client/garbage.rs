@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::Meta;
 use crate::error::{Error, Result};
@@ -150,16 +150,10 @@ impl Meta {
         self.run(&DropSlice { slice }).await
     }
 
-    /// Gets rid of a slice that was written for a chunk and did not become part of it. Answers false
-    /// if it did, after all.
+    /// Records that a slice written for a chunk did not become part of it, so that its objects go.
+    /// Answers false if it did, after all.
     pub(super) async fn abandon(&self, slice: SliceSize, chunk: (Ino, u32)) -> Result<bool> {
-        let unused =
-            !self.engine.tracks(slice).await? && self.run(&Abandon { slice, chunk }).await?;
-        if unused {
-            debug!(slice = slice.id.0, "a written slice is of no use");
-            self.delete_slices(vec![slice]).await;
-        }
-        Ok(unused)
+        Ok(!self.engine.tracks(slice).await? && self.run(&Abandon { slice, chunk }).await?)
     }
 
     /// Runs work on garbage or compaction in the background.
