@@ -14,6 +14,7 @@ mod model;
 mod names;
 mod quota;
 mod reference;
+mod room;
 mod round_trips;
 mod sessions;
 mod usage;
