@@ -179,7 +179,7 @@ impl Ours {
             Over::Replace => RenameMode::Replace,
             Over::NoReplace => RenameMode::NoReplace,
             Over::Exchange => RenameMode::Exchange,
-            Over::Whiteout => return Err(Error::Invalid),
+            Over::Whiteout => return Err(Error::NotSupported),
         };
         self.meta.rename(caller, (src, &old), (dst, &new), mode).await.map(drop)
     }
