@@ -1,0 +1,13 @@
+//! The real Go client agrees: with what we write, about what it means, and at the same time.
+#![cfg(test)]
+
+mod bucket;
+mod kernel;
+mod ours;
+mod place;
+mod play;
+mod same;
+mod scripts;
+mod step;
+#[path = "../support/mod.rs"]
+mod support;
