@@ -188,12 +188,10 @@ impl Model {
         if is_dir(id) && self.is_below(dst, id) {
             return Err(Refusal::Invalid);
         }
-        if let Some(taken) = taken.filter(|_| !exchange) {
-            if !self.nodes[&taken].children.is_empty() {
-                return Err(Refusal::NotEmpty);
-            }
+        match taken.filter(|_| !exchange) {
+            Some(taken) if !self.nodes[&taken].children.is_empty() => Err(Refusal::NotEmpty),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether `at` is `top` or lies below it.
