@@ -6,6 +6,7 @@ use jfs::meta::engine::redis::{self, RedisEngine};
 use jfs::meta::op::rename::RenameMode;
 use jfs::meta::record::{FileKind, Slice};
 use jfs::meta::{Caller, Ino, Meta, NodeKind, Options, Registration, Timestamp};
+use nix::fcntl::{FallocateFlags, OFlag};
 
 use crate::support::redis::RedisServer;
 use crate::support::tree::{Tree, name};
@@ -124,6 +125,46 @@ async fn a_write_commit_takes_two() {
         vol.meta.write(ino, 0, pos, slice, Timestamp::now()).await.expect("write");
     });
     assert_eq!(written.await, 2);
+}
+
+#[tokio::test]
+async fn a_read_takes_one_and_none_if_the_chunk_is_known() {
+    let vol = Counted::new(setting()).await;
+    let ino = vol.meta.file("f").await;
+    vol.meta.fill("f", 100).await;
+    let read = vol.count(async |_| vol.meta.read(ino, 0).await.expect("read"));
+    assert_eq!(read.await, 1);
+    let hole = vol.count(async |_| vol.meta.read(ino, 1).await.expect("read"));
+    assert_eq!(hole.await, 1);
+    vol.meta.open_file(&Caller::root(), ino, OFlag::O_RDONLY).await.expect("open");
+    let read = vol.count(async |_| vol.meta.read(ino, 0).await.expect("read"));
+    assert_eq!(read.await, 0);
+}
+
+#[tokio::test]
+async fn opening_takes_one_and_closing_none() {
+    let vol = Counted::new(setting()).await;
+    let (ino, root) = (vol.meta.file("f").await, Caller::root());
+    let opened = vol.count(async |_| {
+        vol.meta.open_file(&root, ino, OFlag::O_RDWR).await.expect("open");
+        vol.meta.close_file(ino).await.expect("close");
+    });
+    assert_eq!(opened.await, 1);
+}
+
+#[tokio::test]
+async fn resizing_and_punching_take_two() {
+    let vol = Counted::new(setting()).await;
+    let (ino, root) = (vol.meta.file("f").await, Caller::root());
+    let resized = vol.count(async |i| {
+        vol.meta.truncate(&root, ino, 1000 << (26 * (i % 2))).await.expect("truncate");
+    });
+    assert_eq!(resized.await, 2);
+    let mode = FallocateFlags::FALLOC_FL_ZERO_RANGE;
+    let zeroed = vol.count(async |_| {
+        vol.meta.fallocate(&root, ino, mode, 0, 500).await.expect("fallocate");
+    });
+    assert_eq!(zeroed.await, 2);
 }
 
 #[tokio::test]
