@@ -3,9 +3,11 @@
 
 mod bucket;
 mod kernel;
+mod log;
 mod ours;
 mod place;
 mod play;
+mod random;
 mod same;
 mod scripts;
 mod step;
