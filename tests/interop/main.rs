@@ -3,7 +3,9 @@
 
 mod bucket;
 mod kernel;
+mod locks;
 mod log;
+mod opened;
 mod ours;
 mod place;
 mod play;
@@ -13,3 +15,4 @@ mod scripts;
 mod step;
 #[path = "../support/mod.rs"]
 mod support;
+mod tools;

@@ -1,7 +1,4 @@
 //! Locks and the Go client: what either holds, the other respects and waits for.
-#![cfg(test)]
-
-mod support;
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -15,8 +12,8 @@ use jfs::meta::{Ino, LockOwner, Meta, Options, Registration};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
-use support::juicefs::Volume;
-use support::timeout::{MOUNTED, within};
+use super::support::juicefs::Volume;
+use super::support::timeout::{MOUNTED, within};
 use tempfile::TempDir;
 
 const OWNER: LockOwner = LockOwner(0xFFFF_0000_0000_0001);
