@@ -12,6 +12,7 @@ mod play;
 mod random;
 mod same;
 mod scripts;
+mod sessions;
 mod step;
 #[path = "../support/mod.rs"]
 mod support;

@@ -71,12 +71,18 @@ impl Volume {
     /// metadata holds what the test did and nothing else.
     #[track_caller]
     pub fn mount(&self, options: &[&str]) -> Mount {
+        self.mount_with_jobs(&[&["--no-bgjob"], options].concat())
+    }
+
+    /// As [`Volume::mount`], with background jobs: it cleans up after others.
+    #[track_caller]
+    pub fn mount_with_jobs(&self, options: &[&str]) -> Mount {
         let folder = self.folder.path();
         let number = self.mounts.fetch_add(1, Ordering::Relaxed);
         let point = folder.join(format!("mnt{number}"));
         let (cache, log) = (point.with_extension("cache"), point.with_extension("log"));
         let mut command = command(&["--no-agent", "mount", "--no-usage-report", "--no-syslog"]);
-        command.args(["--no-bgjob", "--backup-meta", "0", "--cache-dir"]).arg(cache);
+        command.args(["--backup-meta", "0", "--cache-dir"]).arg(cache);
         command.args(options).arg(&self.url).arg(&point);
         Mount::start(command, &point, &log)
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::command::{kill_group, poll, run, wait};
+use super::command::{kill_group, kill_group_of, poll, run, wait};
 use super::timeout::on_timeout;
 
 const START: Duration = Duration::from_secs(30);
@@ -34,7 +34,7 @@ impl Mount {
         let late = mount.point.clone();
         on_timeout(move || {
             // Killing the client ends the connection, which frees whoever hangs in it.
-            let _ = Command::new("sh").args(["-c", &format!("kill -KILL -- -{group}")]).status();
+            kill_group_of(group);
             unmount_lazily(&late);
         });
         let up = poll(START, || is_mounted(&mount.point) || mount.has_ended());
