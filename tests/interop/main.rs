@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod bucket;
+mod cli;
 mod kernel;
 mod locks;
 mod log;
