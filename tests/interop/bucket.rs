@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use jfs::meta::{SliceId, SliceStore};
 use jfs::meta::record::{Slice, SliceSize};
+use jfs::meta::{SliceId, SliceStore};
 use jfs::{Error, Result};
 
 const BLOCK: usize = 4 << 20;

@@ -85,7 +85,10 @@ fn config_is_the_same_and_each_sees_what_the_other_set() {
         same_json(&place, &["config"]);
         place.go.run("config", &["--capacity", "10", "--trash-days", "3", "--yes"]).ok();
         let setting = same_json(&place, &["config"]);
-        assert_eq!((&setting["Capacity"], &setting["TrashDays"]), (&(10_u64 << 30).into(), &3.into()));
+        assert_eq!(
+            (&setting["Capacity"], &setting["TrashDays"]),
+            (&(10_u64 << 30).into(), &3.into())
+        );
         let url = &place.url;
         jfs_mount(&["config", url, "--inodes", "1000", "--upload-limit", "80", "--yes"]).ok();
         let setting = same_json(&place, &["config"]);
@@ -132,12 +135,9 @@ fn each_sees_the_quotas_that_the_other_set() {
         for word in ["/ours", "/theirs", "1000", "2000", "1.0 GiB", "100"] {
             assert!(table.contains(word), "no {word} in\n{table}");
         }
-        for whose in [
-            ["--path", "/ours"],
-            ["--path", "/theirs"],
-            ["--uid", "1000"],
-            ["--gid", "2000"],
-        ] {
+        for whose in
+            [["--path", "/ours"], ["--path", "/theirs"], ["--uid", "1000"], ["--gid", "2000"]]
+        {
             same_table(&place, "get", &whose);
         }
         same_table(&place, "check", &["--path", "/ours"]);

@@ -99,13 +99,7 @@ fn attempt(root: &Path, step: &Step) -> io::Result<()> {
             let (source, sink) = (File::open(at(from))?, writable(&at(to))?);
             let (mut from_off, mut to_off) = (*from_off, *to_off);
             let len = usize::try_from(*len).unwrap();
-            rustix::fs::copy_file_range(
-                source,
-                Some(&mut from_off),
-                sink,
-                Some(&mut to_off),
-                len,
-            )?;
+            rustix::fs::copy_file_range(source, Some(&mut from_off), sink, Some(&mut to_off), len)?;
         }
         Step::Write(path, off, len) => {
             let file = writable(&at(path))?;

@@ -5,15 +5,16 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jfs::error::Error;
+use super::support::juicefs::Volume;
+use super::support::redis::RedisServer;
+use super::support::timeout::{MOUNTED, within};
+use jfs::Error;
 use jfs::meta::record::LockKind::{Read, Write};
 use jfs::meta::record::PlockRange;
 use jfs::meta::{Ino, LockOwner, Meta, Options, Registration};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
-use super::support::juicefs::Volume;
-use super::support::timeout::{MOUNTED, within};
 use tempfile::TempDir;
 
 const OWNER: LockOwner = LockOwner(0xFFFF_0000_0000_0001);
@@ -109,7 +110,7 @@ async fn ranges(shared: Shared) {
     assert_eq!(shared.go_plock(libc::F_WRLCK, 2, 5), Err(Errno::EAGAIN));
 }
 
-async fn a_dead_session(shared: Shared) {
+async fn a_closed_session(shared: Shared) {
     shared.flock(false).await.unwrap();
     shared.plock(0, 9, false).await.unwrap();
     shared.meta.close().await.unwrap();
@@ -117,15 +118,18 @@ async fn a_dead_session(shared: Shared) {
     shared.go_plock(libc::F_WRLCK, 0, 0).unwrap();
 }
 
-/// Runs the body on a volume in SQLite that both clients have open.
 fn on_sqlite<F: Future<Output = ()> + 'static>(body: fn(Shared) -> F) {
     within(MOUNTED, move || {
         let folder = TempDir::new().unwrap();
-        let url = format!("sqlite3://{}/meta.db", folder.path().display());
-        run(&url, body);
+        run(&format!("sqlite3://{}/meta.db", folder.path().display()), body);
     });
 }
 
+fn on_redis<F: Future<Output = ()> + 'static>(body: fn(Shared) -> F) {
+    within(MOUNTED, move || run(&RedisServer::shared().fresh_url(), body));
+}
+
+/// Runs the body on a fresh volume that both clients have open.
 fn run<F: Future<Output = ()>>(url: &str, body: fn(Shared) -> F) {
     let volume = Volume::format(url, &[]);
     let mount = volume.mount(&[]);
@@ -135,16 +139,31 @@ fn run<F: Future<Output = ()>>(url: &str, body: fn(Shared) -> F) {
 }
 
 #[test]
-fn flocks_exclude_the_other_client() {
+fn flocks_exclude_the_other_client_on_sqlite() {
     on_sqlite(flocks);
 }
 
 #[test]
-fn ranges_exclude_the_other_client() {
+fn flocks_exclude_the_other_client_on_redis() {
+    on_redis(flocks);
+}
+
+#[test]
+fn ranges_exclude_the_other_client_on_sqlite() {
     on_sqlite(ranges);
 }
 
 #[test]
-fn a_closed_session_leaves_no_locks_to_the_other_client() {
-    on_sqlite(a_dead_session);
+fn ranges_exclude_the_other_client_on_redis() {
+    on_redis(ranges);
+}
+
+#[test]
+fn a_closed_session_leaves_no_locks_to_the_other_client_on_sqlite() {
+    on_sqlite(a_closed_session);
+}
+
+#[test]
+fn a_closed_session_leaves_no_locks_to_the_other_client_on_redis() {
+    on_redis(a_closed_session);
 }

@@ -62,7 +62,11 @@ fn what_go_formatted_and_filled_is_read_and_changed_by_us() {
             assert_eq!(view.iter().map(|slice| slice.len).sum::<u32>(), 100_000);
             for step in [
                 Step::Write("/dir/file".to_owned(), 50_000, 10),
-                Step::Rename("/link".to_owned(), "/dir/link".to_owned(), super::step::Over::Replace),
+                Step::Rename(
+                    "/link".to_owned(),
+                    "/dir/link".to_owned(),
+                    super::step::Over::Replace,
+                ),
                 Step::Unlink("/dir/link".to_owned()),
             ] {
                 ours.act(&step).await.unwrap();
@@ -138,7 +142,8 @@ fn both_have_a_volume_open_at_the_same_time() {
     on_each_store(|store| {
         let place = Place::formatted(store, Client::Ours, &["--trash-days", "0"]);
         // The Go client's kernel caches would hide for a second what others do.
-        let mount = place.go.mount(&["--attr-cache", "0", "--entry-cache", "0", "--dir-entry-cache", "0"]);
+        let mount =
+            place.go.mount(&["--attr-cache", "0", "--entry-cache", "0", "--dir-entry-cache", "0"]);
         runtime().block_on(async {
             let ours = place.open(Options::default()).await;
             for round in 0..20 {

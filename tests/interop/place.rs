@@ -21,8 +21,11 @@ const NAME: &str = "volume";
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Warnings about the servers of the test, not about the volume.
-const USUAL: [&str; 3] =
-    ["AOF is not enabled", "Set storage tier: not supported", "The latency to database is too high"];
+const USUAL: [&str; 3] = [
+    "AOF is not enabled",
+    "Set storage tier: not supported",
+    "The latency to database is too high",
+];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {

@@ -50,10 +50,11 @@ pub fn play(store: Store, by: Client, options: &[&str], scenes: &[Scene]) -> Pla
                 let (flag, value) = whose.words();
                 let mut words = vec![flag.to_owned(), value];
                 // Our limits are in bytes, those of the tool in GiB.
-                words.extend(space.iter().flat_map(|max| {
-                    ["--capacity".to_owned(), (max >> 30).to_string()]
-                }));
-                words.extend(inodes.iter().flat_map(|max| ["--inodes".to_owned(), max.to_string()]));
+                words.extend(
+                    space.iter().flat_map(|max| ["--capacity".to_owned(), (max >> 30).to_string()]),
+                );
+                words
+                    .extend(inodes.iter().flat_map(|max| ["--inodes".to_owned(), max.to_string()]));
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
                 place.go.quota("set", &words).ok();
             }

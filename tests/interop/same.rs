@@ -3,8 +3,8 @@
 
 use super::place::Store;
 use super::play::{Go, Scene, compare};
-use super::{random, scripts};
 use super::support::timeout::{MOUNTED, within};
+use super::{random, scripts};
 
 const ACLS: &str = "--enable-acl";
 

@@ -148,9 +148,8 @@ pub fn attributes() -> Vec<Scene> {
     ]);
     let minimal = acl(&[(USER_OBJ, 6, None), (GROUP_OBJ, 4, None), (OTHER, 0, None)]);
     let set_acl = |path: &str, which, rule: &[u8]| Step::SetAcl(s(path), which, rule.to_vec());
-    let set = |path: &str, name: &str, value: &str, how| {
-        Step::SetXattr(s(path), s(name), s(value), how)
-    };
+    let set =
+        |path: &str, name: &str, value: &str, how| Step::SetXattr(s(path), s(name), s(value), how);
     let steps = vec![
         mkdir("/dir"),
         file("/file"),

@@ -83,8 +83,10 @@ fn lock_range(file: &File, kind: libc::c_int, start: i64, len: i64) {
 fn what_a_session_holds_is_the_same() {
     on_each_store(|store| {
         let options = ["--trash-days", "0"];
-        let (theirs, ours) =
-            (Place::formatted(store, Client::Go, &options), Place::formatted(store, Client::Ours, &options));
+        let (theirs, ours) = (
+            Place::formatted(store, Client::Go, &options),
+            Place::formatted(store, Client::Ours, &options),
+        );
         let mount = theirs.go.mount(&[]);
         let held = hold_by_go(mount.path());
         runtime().block_on(async {

@@ -6,7 +6,10 @@ pub enum Step {
     Mkdir(String, u16),
     File(String, u16),
     Mknod(String, Special, u16),
-    Symlink { target: String, path: String },
+    Symlink {
+        target: String,
+        path: String,
+    },
     Link(String, String),
     Unlink(String),
     Rmdir(String),
@@ -25,7 +28,11 @@ pub enum Step {
     Copy(String, u64, String, u64, u64),
     /// At most one kernel write (128 KiB) within one chunk, so that it becomes one slice.
     Write(String, u64, u32),
-    Clone { from: String, to: String, preserve: bool },
+    Clone {
+        from: String,
+        to: String,
+        preserve: bool,
+    },
     /// By another user.
     As(u32, u32, Box<Step>),
 }

@@ -9,6 +9,7 @@ mod script;
 mod store;
 #[path = "../support/mod.rs"]
 mod support;
+mod yardstick;
 
 use std::path::Path;
 use std::thread;
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use script::{TWISTS, hold, script};
 use serde_json::Value;
-use store::{Database, Engine, Redis, Sqlite};
+use store::{Engine, Redis, Sqlite};
 use support::command::poll;
 use support::juicefs::Volume;
 use support::normalise::{assert_same, diff, dump};
@@ -52,9 +53,8 @@ fn nothing(_: &Path) {}
 #[test]
 fn the_same_script_gives_the_same_volume_on_redis_and_sqlite() {
     within(MOUNTED, || {
-        let redis = Redis::start();
-        let one = volume(&Database(&redis, 0), 0, nothing);
-        let two = volume(&Database(&redis, 1), 5000, nothing);
+        let one = volume(&Redis::fresh(), 0, nothing);
+        let two = volume(&Redis::fresh(), 5000, nothing);
         assert_same(&one.dump, &two.dump);
         assert_same(&one.store, &two.store);
 
@@ -71,10 +71,9 @@ fn the_same_script_gives_the_same_volume_on_redis_and_sqlite() {
 #[test]
 fn a_script_that_differs_in_one_thing_gives_another_volume_on_redis() {
     within(2 * MOUNTED, || {
-        let redis = Redis::start();
-        let plain = volume(&Database(&redis, 0), 0, nothing);
-        for ((what, twist, word), db) in TWISTS.iter().zip(1..) {
-            expect_difference(&plain, &volume(&Database(&redis, db), 0, *twist), what, word);
+        let plain = volume(&Redis::fresh(), 0, nothing);
+        for (what, twist, word) in TWISTS {
+            expect_difference(&plain, &volume(&Redis::fresh(), 0, *twist), what, word);
         }
     });
 }
@@ -100,10 +99,7 @@ fn expect_difference(plain: &Picture, twisted: &Picture, what: &str, word: &str)
 
 #[test]
 fn what_a_client_holds_is_the_same_on_redis() {
-    within(MOUNTED, || {
-        let redis = Redis::start();
-        holding(&Database(&redis, 0), &Database(&redis, 1));
-    });
+    within(MOUNTED, || holding(&Redis::fresh(), &Redis::fresh()));
 }
 
 #[test]

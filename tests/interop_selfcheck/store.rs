@@ -1,15 +1,12 @@
 //! The stores that volumes are made in.
 
-use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::support::command::{kill_group, poll};
 use super::support::normalise::{keyspace, tables};
+use super::support::redis::RedisServer;
 
 /// Where a volume keeps its metadata.
 pub trait Engine {
@@ -48,40 +45,18 @@ impl Engine for Sqlite {
     }
 }
 
-/// A server of this test's own.
-pub struct Redis {
-    server: Child,
-    port: u16,
-    _folder: TempDir,
-}
+/// A database of the shared server.
+pub struct Redis(String);
 
 impl Redis {
-    pub fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let folder = TempDir::new().unwrap();
-        let mut command = Command::new("redis-server");
-        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
-        command.arg("--dir").arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
-        let server =
-            command.spawn().expect("redis-server is missing: apt-get install redis-server");
-        let up = || TcpStream::connect(("127.0.0.1", port)).is_ok();
-        assert!(poll(Duration::from_secs(10), up), "redis-server does not answer");
-        Self { server, port, _folder: folder }
+    pub fn fresh() -> Self {
+        Self(RedisServer::shared().fresh_url())
     }
 }
 
-impl Drop for Redis {
-    fn drop(&mut self) {
-        kill_group(&mut self.server);
-    }
-}
-
-/// One of the server's databases.
-pub struct Database<'a>(pub &'a Redis, pub u8);
-
-impl Engine for Database<'_> {
+impl Engine for Redis {
     fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}/{}", self.0.port, self.1)
+        self.0.clone()
     }
 
     fn burn_ids(&self, count: u32) {

@@ -5,7 +5,17 @@
 mod support;
 
 mod acl;
+mod content;
+mod content_model;
+mod contention;
+mod garbage;
+mod lost_answers;
 mod model;
 mod names;
+mod quota;
 mod reference;
+mod room;
+mod round_trips;
+mod sessions;
+mod usage;
 mod xattr;

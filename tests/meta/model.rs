@@ -2,7 +2,7 @@
 //!
 //! A failure shrinks to a short list of steps; keep it below as a `regression_...` test.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -22,6 +22,8 @@ use proptest::test_runner::{Config, TestError, TestRunner};
 const CLIENTS: usize = 3;
 /// Names in every directory; few, so that operations meet.
 const NAMES: u8 = 4;
+/// Users, and groups.
+const OWNERS: u32 = 3;
 
 #[derive(Clone)]
 enum Step {
@@ -88,7 +90,7 @@ fn length() -> impl Strategy<Value = u64> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let owner = (0..3u32, 0..3u32);
+    let owner = (0..OWNERS, 0..OWNERS);
     prop_oneof![
         8 => (path(), kind(), owner.clone()).prop_map(|(p, k, o)| Step::Make(p, k, o)),
         2 => (path(), path()).prop_map(|(a, b)| Step::Link(a, b)),
@@ -110,7 +112,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Run {
     clients: Vec<Arc<Meta>>,
     model: Model,
-    quotas: BTreeMap<Ino, ()>,
+    quotas: BTreeSet<Ino>,
 }
 
 impl Run {
@@ -122,7 +124,7 @@ impl Run {
         while clients.len() < CLIENTS {
             clients.push(volume.client().await);
         }
-        Self { clients, model: Model::new(keeps_trash), quotas: BTreeMap::new() }
+        Self { clients, model: Model::new(keeps_trash), quotas: BTreeSet::new() }
     }
 
     async fn take(&mut self, turn: usize, step: &Step) {
@@ -172,7 +174,7 @@ impl Run {
             }
             Step::Truncate(path, length) => {
                 let ino = self.node(meta, path).await?;
-                let cut = meta.truncate(&root, ino, *length, false).await.map(drop);
+                let cut = meta.truncate(&root, ino, *length).await.map(drop);
                 (self.model.set_length(path, *length), cut)
             }
             Step::Write(path, offset, length) => {
@@ -215,7 +217,7 @@ impl Run {
         }
         let source = self.model.nodes[&self.model.find(from).ok()?].length;
         let copied = length.min(source.saturating_sub(at));
-        let done = meta.copy_range((src, at), (dst, into), length).await;
+        let done = meta.copy_file_range((src, at), (dst, into), length).await;
         if let Ok(count) = &done {
             assert_eq!(count.bytes, copied, "bytes copied");
         }
@@ -253,7 +255,7 @@ impl Run {
         for client in &self.clients {
             client.beat().await.expect("heartbeat");
         }
-        self.quotas.insert(ino, ());
+        self.quotas.insert(ino);
         Some(())
     }
 
@@ -316,7 +318,7 @@ impl Run {
         assert_eq!(names, expected, "entries of {place}");
         let stat: DirStat = meta.dir_stat(ino).await.expect("dir stat");
         assert_eq!(stat, self.model.dir_stat(id), "dir stat of {place}");
-        if self.quotas.contains_key(&ino) {
+        if self.quotas.contains(&ino) {
             let quota = meta.quota(QuotaKey::Dir(ino)).await.expect("quota");
             let quota = quota.unwrap_or_else(|| panic!("the quota of {place} is gone"));
             let used = (quota.used_space, quota.used_inodes);
@@ -331,6 +333,25 @@ impl Run {
         let inodes = meta.engine().counter(Counter::TotalInodes).await.expect("counter");
         let (space, nodes) = self.model.usage();
         assert_eq!((used, inodes), (space + hours * 4096, nodes + hours), "volume usage");
+        if meta.facts().setting().user_group_quota {
+            let [users, groups] = self.model.owner_usage();
+            self.compare_owners(meta, &users, QuotaKey::User).await;
+            self.compare_owners(meta, &groups, QuotaKey::Group).await;
+        }
+    }
+
+    async fn compare_owners(
+        &self,
+        meta: &Meta,
+        usage: &BTreeMap<u32, (i64, i64)>,
+        key: fn(u32) -> QuotaKey,
+    ) {
+        for owner in 0..OWNERS {
+            let expected = usage.get(&owner).copied().unwrap_or_default();
+            let quota = meta.quota(key(owner)).await.expect("quota");
+            let used = quota.map(|quota| (quota.used_space, quota.used_inodes));
+            assert_eq!(used.unwrap_or_default(), expected, "usage of {:?}", key(owner));
+        }
     }
 }
 

@@ -28,7 +28,6 @@ pub struct Node {
     pub kind: FileKind,
     pub uid: u32,
     pub gid: u32,
-    pub mode: u16,
     pub length: u64,
     pub names: u32,
     pub parent: usize,
@@ -189,12 +188,10 @@ impl Model {
         if is_dir(id) && self.is_below(dst, id) {
             return Err(Refusal::Invalid);
         }
-        if let Some(taken) = taken.filter(|_| !exchange) {
-            if !self.nodes[&taken].children.is_empty() {
-                return Err(Refusal::NotEmpty);
-            }
+        match taken.filter(|_| !exchange) {
+            Some(taken) if !self.nodes[&taken].children.is_empty() => Err(Refusal::NotEmpty),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether `at` is `top` or lies below it.
@@ -363,29 +360,11 @@ impl Model {
         let dirs = node.children.values().filter(|c| self.nodes[c].kind == FileKind::Dir).count();
         2 + u32::try_from(dirs).expect("few directories")
     }
-
-    /// Groups of paths that are names of one node.
-    pub fn names_by_node(&self) -> BTreeSet<Vec<Path>> {
-        let mut groups: BTreeMap<usize, Vec<Path>> = BTreeMap::new();
-        for (path, id) in self.walk() {
-            groups.entry(id).or_default().push(path);
-        }
-        groups.into_values().collect()
-    }
 }
 
 impl Node {
     fn new(kind: FileKind, parent: usize) -> Self {
-        Self {
-            kind,
-            uid: 0,
-            gid: 0,
-            mode: 0o755,
-            length: 0,
-            names: 1,
-            parent,
-            children: BTreeMap::new(),
-        }
+        Self { kind, uid: 0, gid: 0, length: 0, names: 1, parent, children: BTreeMap::new() }
     }
 
     pub fn space(&self) -> i64 {

@@ -20,6 +20,7 @@ macro_rules! on_every_engine {
         on_engine!(memory: $($body)*);
         on_engine!(stuttering_memory: $($body)*);
         on_engine!(sqlite: $($body)*);
+        on_engine!(redis: $($body)*);
     };
 }
 

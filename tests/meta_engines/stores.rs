@@ -54,7 +54,6 @@ pub async fn sqlite() -> TestStore {
     TestStore::open(url, Some(Box::new(dir))).await
 }
 
-#[allow(dead_code, reason = "waits for its line in `on_every_engine`")]
 pub async fn redis() -> TestStore {
     TestStore::open(RedisServer::shared().fresh_url(), None).await
 }

@@ -6,8 +6,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
-
 /// What a program left behind.
 #[derive(Debug)]
 pub struct Finished {
@@ -76,16 +74,12 @@ pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
 
 /// Kills a child that was started in a group of its own, and everything in the group.
 pub fn kill_group(child: &mut Child) {
-    kill_group_of(child.id());
+    // The shell's own `kill`, since signalling a group has no safe call in std.
+    // Without `--`, which not every shell takes.
+    let group = format!("kill -KILL -{}", child.id());
+    let _ = Command::new("sh").args(["-c", &group]).stderr(Stdio::null()).status();
     let _ = child.kill();
     let _ = child.wait();
-}
-
-/// Kills every process of a group.
-pub fn kill_group_of(leader: u32) {
-    if let Some(group) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
-        let _ = kill_process_group(group, Signal::KILL);
-    }
 }
 
 /// Tries until it answers true; false at the limit.

@@ -67,6 +67,11 @@ impl Volume {
         &self.url
     }
 
+    /// Where it keeps what it needs.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Mounts it; `options` are those of `juicefs mount`. Runs no background jobs, so that the
     /// metadata holds what the test did and nothing else.
     #[track_caller]
@@ -74,7 +79,7 @@ impl Volume {
         self.mount_with_jobs(&[&["--no-bgjob"], options].concat())
     }
 
-    /// As [`Volume::mount`], with background jobs: it cleans up after others.
+    /// As [`Volume::mount`], with the jobs.
     #[track_caller]
     pub fn mount_with_jobs(&self, options: &[&str]) -> Mount {
         let folder = self.folder.path();

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::command::{kill_group, kill_group_of, poll, run, wait};
-use super::timeout::on_timeout;
+use super::command::{kill_group, poll, run, wait};
+use super::timeout::{has_limit, on_timeout};
 
 const START: Duration = Duration::from_secs(30);
 const UNMOUNT: Duration = Duration::from_secs(20);
@@ -25,6 +25,8 @@ impl Mount {
     /// the kernel shows the mount.
     #[track_caller]
     pub fn start(mut command: Command, point: &Path, log: &Path) -> Self {
+        // Before anything is started that nobody would end.
+        assert!(has_limit(), "a test that mounts runs inside timeout::within");
         fs::create_dir_all(point).unwrap();
         let into = File::create(log).unwrap();
         command.stdin(Stdio::null()).stdout(into.try_clone().unwrap()).stderr(into);
@@ -34,7 +36,7 @@ impl Mount {
         let late = mount.point.clone();
         on_timeout(move || {
             // Killing the client ends the connection, which frees whoever hangs in it.
-            kill_group_of(group);
+            let _ = Command::new("sh").args(["-c", &format!("kill -KILL -{group}")]).status();
             unmount_lazily(&late);
         });
         let up = poll(START, || is_mounted(&mount.point) || mount.has_ended());

@@ -47,6 +47,16 @@ enum Urgency {
     Asked,
 }
 
+/// What came of a compaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// There is nothing to gain, or someone else is at it.
+    Nothing,
+    Done,
+    /// Someone else changed the records meanwhile.
+    Overtaken,
+}
+
 impl Compactions {
     fn has_room(&self, chunk: &(Ino, u32)) -> bool {
         let chunks = self.lock();
@@ -83,19 +93,22 @@ impl Drop for Turn<'_> {
 }
 
 impl Meta {
-    /// Compacts a chunk; answers whether its records changed. With `force`, waits for one that is
-    /// under way and goes on until there is nothing left to gain.
+    /// Compacts a chunk; answers whether that gained anything. With `force`, waits for one that is under
+    /// way and goes on until there is nothing left to gain.
     pub async fn compact(&self, ino: Ino, index: u32, force: bool) -> Result<bool> {
         let ino = self.real(ino);
         self.refuse_writes()?;
         if !force {
-            return self.compact_for(ino, index, Urgency::Helpful).await;
+            return Ok(self.compact_for(ino, index, Urgency::Helpful).await? == Outcome::Done);
         }
-        let mut changed = false;
-        while self.compact_for(ino, index, Urgency::Asked).await? {
-            changed = true;
+        let mut gained = false;
+        loop {
+            match self.compact_for(ino, index, Urgency::Asked).await? {
+                Outcome::Nothing => return Ok(gained),
+                Outcome::Done => gained = true,
+                Outcome::Overtaken => {}
+            }
         }
-        Ok(changed)
     }
 
     /// After a read that saw these records, as this many fragments.
@@ -138,29 +151,33 @@ impl Meta {
         });
     }
 
-    async fn compact_for(&self, ino: Ino, index: u32, urgency: Urgency) -> Result<bool> {
-        let Some(store) = self.slices.get() else { return Ok(false) };
+    async fn compact_for(&self, ino: Ino, index: u32, urgency: Urgency) -> Result<Outcome> {
+        let Some(store) = self.slices.get() else { return Ok(Outcome::Nothing) };
         let chunk = (ino, index);
         let _turn = match urgency {
             Urgency::Helpful => match self.compactions.try_turn(chunk) {
                 Some(turn) => turn,
-                None => return Ok(false),
+                None => return Ok(Outcome::Nothing),
             },
             Urgency::Overdue | Urgency::Asked => self.compactions.turn(chunk).await,
         };
         let Chunk { records, attr } = self.run(&Read { ino, index }).await?;
         if urgency == Urgency::Overdue && records.len() < TOO_MANY {
-            return Ok(false);
+            return Ok(Outcome::Nothing);
         }
         // Without its node the chunk is about to go.
         let (Some(compaction), Some(attr)) = (plan_compaction(&records), attr) else {
-            return Ok(false);
+            return Ok(Outcome::Nothing);
         };
         let id = self.new_slice().await?;
         let slice = SliceSize { id, size: compaction.size };
         if let Err(error) = store.rewrite(&compaction.fragments, id, attr.tier).await {
-            self.forsake(slice, chunk).await;
-            return Err(error);
+            self.discard(slice, chunk).await;
+            // What another compaction has replaced cannot be read any more.
+            let now = self.run(&Read { ino, index }).await?;
+            let count = compaction.guarded();
+            let same = now.records.get(..count) == records.get(..count);
+            return if same { Err(error) } else { Ok(Outcome::Overtaken) };
         }
         self.replace(chunk, &records, &compaction, slice).await
     }
@@ -172,7 +189,7 @@ impl Meta {
         records: &[Slice],
         compaction: &Compaction,
         slice: SliceSize,
-    ) -> Result<bool> {
+    ) -> Result<Outcome> {
         let delay = self.facts.setting().trash_days > 0;
         let op = Compact { ino, index, records, compaction, id: slice.id, delay };
         let outcome = self.run_counted(&op).await;
@@ -180,25 +197,29 @@ impl Meta {
         self.facts.open.drop_view(ino, index);
         let dead = match outcome {
             Ok(Done { output: Compacted::Done(released), receipts }) => dead(&released, &receipts),
+            // Nothing of the compaction can arrive any more: the records never become these again.
             Ok(_) => {
-                self.forsake(slice, (ino, index)).await;
-                return Ok(false);
+                self.discard(slice, (ino, index)).await;
+                return Ok(Outcome::Overtaken);
             }
-            // The commit may have taken effect all the same, its answer lost.
-            Err(error) if self.forsake(slice, (ino, index)).await => return Err(error),
-            Err(_) => Vec::new(),
+            // The commit may have taken effect all the same, its answer lost, or do so later. As long
+            // as the slice is recorded as dead it cannot, so its objects are left to the job.
+            Err(error) => match self.abandon(slice, (ino, index)).await {
+                Ok(false) => Vec::new(),
+                Ok(true) | Err(_) => return Err(error),
+            },
         };
         self.engine.drop_single_ref(slice).await?;
         self.collect(Vec::new(), dead);
-        Ok(true)
+        Ok(Outcome::Done)
     }
 
-    /// Gets rid of the new slice unless it is in use. If that cannot be found out it stays, and at
-    /// worst its objects leak.
-    async fn forsake(&self, slice: SliceSize, chunk: (Ino, u32)) -> bool {
-        self.abandon(slice, chunk).await.unwrap_or_else(|error| {
-            warn!(slice = slice.id.0, %error, "cannot tell whether a compacted slice is in use");
-            true
-        })
+    /// Gets rid of a new slice that the chunk does not use.
+    async fn discard(&self, slice: SliceSize, chunk: (Ino, u32)) {
+        match self.abandon(slice, chunk).await {
+            Ok(true) => drop(self.delete_slices(vec![slice]).await),
+            Ok(false) => {}
+            Err(error) => warn!(slice = slice.id.0, %error, "the objects of a slice leak"),
+        }
     }
 }

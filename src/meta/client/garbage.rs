@@ -11,20 +11,23 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::Meta;
 use crate::error::{Error, Result};
 use crate::meta::op::delete_chunk::DeleteChunk;
 use crate::meta::op::drop_slice::{Abandon, DropDeletedFile, DropSlice};
 use crate::meta::op::drop_sustained::DropSustained;
-use crate::meta::record::{Slice, SliceSize};
+use crate::meta::op::zeros::MAX_LENGTH;
+use crate::meta::record::{CHUNK_SIZE, Slice, SliceSize};
 use crate::meta::{Ino, Sid, SliceId};
 
 /// Files whose data is deleted at once.
 const FILES_AT_ONCE: usize = 100;
 /// Files that may wait for that; more are left to the job.
 const FILES_WAITING: usize = 10_000;
+/// Chunks past the length of a removed file that are looked for in any case.
+const CHUNKS_PAST_END: u64 = 8;
 
 #[async_trait]
 pub trait SliceStore: Send + Sync {
@@ -114,7 +117,7 @@ impl Meta {
     /// Deletes the data of a removed file: its chunks, the objects that nothing else refers to, and
     /// then the record that the file is to be deleted.
     pub async fn delete_file_data(&self, ino: Ino, length: u64) -> Result<()> {
-        for index in self.engine.chunk_indexes(ino, length).await? {
+        for index in self.chunks_left(ino, length).await? {
             if self.is_closing() {
                 return Err(Error::Interrupted);
             }
@@ -122,6 +125,20 @@ impl Meta {
             self.delete_slices(dead(&done.output, &done.receipts)).await;
         }
         self.run(&DropDeletedFile { ino, length }).await
+    }
+
+    /// The chunks of a removed file. One that was cut keeps chunks past its length, and a store may
+    /// not know which: they are looked for a little further, and on as long as there are some.
+    async fn chunks_left(&self, ino: Ino, length: u64) -> Result<Vec<u32>> {
+        let mut end = length.div_ceil(CHUNK_SIZE) + CHUNKS_PAST_END;
+        loop {
+            let indexes = self.engine.chunk_indexes(ino, end * CHUNK_SIZE).await?;
+            let last = indexes.last().map_or(0, |last| u64::from(*last) + 1);
+            if last + CHUNKS_PAST_END <= end || end * CHUNK_SIZE >= MAX_LENGTH {
+                return Ok(indexes);
+            }
+            end = last + 2 * CHUNKS_PAST_END;
+        }
     }
 
     /// Deletes objects of slices without references, then the records of those that are gone; one
@@ -150,16 +167,10 @@ impl Meta {
         self.run(&DropSlice { slice }).await
     }
 
-    /// Gets rid of a slice that was written for a chunk and did not become part of it. Answers false
-    /// if it did, after all.
+    /// Records that a slice written for a chunk did not become part of it, so that its objects go.
+    /// Answers false if it did, after all.
     pub(super) async fn abandon(&self, slice: SliceSize, chunk: (Ino, u32)) -> Result<bool> {
-        let unused =
-            !self.engine.tracks(slice).await? && self.run(&Abandon { slice, chunk }).await?;
-        if unused {
-            debug!(slice = slice.id.0, "a written slice is of no use");
-            self.delete_slices(vec![slice]).await;
-        }
-        Ok(unused)
+        Ok(!self.engine.tracks(slice).await? && self.run(&Abandon { slice, chunk }).await?)
     }
 
     /// Runs work on garbage or compaction in the background.

@@ -2,8 +2,8 @@
 
 use super::{access, acl, log};
 use crate::error::{Error, Result};
+use crate::meta::record::Attr;
 use crate::meta::record::changelog::LogOp;
-use crate::meta::record::{Attr, FileKind};
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Operation, Plan, Timestamp};
 
 const SETUID_SETGID: u16 = 0o6000;
@@ -63,12 +63,8 @@ impl Operation for SetAttr<'_> {
         let mut plan = Plan::new();
         plan.put_attr(self.ino, &node);
         if (node.uid, node.gid) != (before.uid, before.gid) {
-            let (space, inodes) = match node.kind {
-                FileKind::File | FileKind::Dir => (node.space(), 1),
-                _ => (0, 0),
-            };
-            plan.use_owner(before.uid, before.gid, -space, -inodes);
-            plan.use_owner(node.uid, node.gid, space, inodes);
+            plan.use_owner(before.uid, before.gid, -node.space(), -1);
+            plan.use_owner(node.uid, node.gid, node.space(), 1);
         }
         let line =
             LogOp::SetAttr { ino: self.ino, set: self.set.bits(), clear_mode: 0, attr: &node };

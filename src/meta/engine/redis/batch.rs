@@ -23,6 +23,8 @@ pub(super) struct Batch {
     indexes: HashMap<String, usize>,
     /// Keys whose type a guard has shown to be right.
     checked: Vec<bool>,
+    /// Keys that a command before writes.
+    written: Vec<bool>,
     guards: Vec<Bytes>,
     guard_count: usize,
     commands: Vec<Bytes>,
@@ -133,6 +135,10 @@ impl Batch {
             time.put_u32(at.nsec);
         }
         let index = self.index(key);
+        // Once something is applied it is too late to find that there is nothing to touch.
+        if !self.checked[index - 1] && !self.written[index - 1] {
+            self.guard("N", key, []);
+        }
         let args = [index.to_string().into(), links.to_string().into(), time.freeze()];
         self.commands.push("K".into());
         self.commands.extend(args);
@@ -174,8 +180,8 @@ impl Batch {
 
     fn guard(&mut self, letter: &'static str, key: &str, args: impl IntoIterator<Item = Bytes>) {
         let index = self.index(key);
-        // All but this one read the value by its type.
-        self.checked[index - 1] |= letter != "X";
+        // All but these read the value by its type.
+        self.checked[index - 1] |= !matches!(letter, "X" | "N");
         self.guards.push(letter.into());
         self.guards.push(index.to_string().into());
         self.guards.extend(args);
@@ -194,6 +200,7 @@ impl Batch {
     ) {
         self.check(kind, key);
         let index = self.index(key);
+        self.written[index - 1] = true;
         self.commands.extend([letter.into(), name.into(), index.to_string().into()]);
         let count_at = self.commands.len();
         self.commands.push(Bytes::new());
@@ -236,6 +243,7 @@ impl Batch {
         }
         self.keys.push(key.to_owned());
         self.checked.push(false);
+        self.written.push(false);
         self.indexes.insert(key.to_owned(), self.keys.len());
         self.keys.len()
     }

@@ -80,6 +80,8 @@ impl Fault {
     pub fn into_error(self, place: &str, key: &str) -> Error {
         match self.code.as_str() {
             "OOM" => Error::NoSpace,
+            // Our own script's word for a directory that is gone.
+            "NOATTR" => Error::NotFound,
             "WRONGTYPE" if !key.is_empty() => {
                 Error::damaged(key, "the key holds another type of value")
             }

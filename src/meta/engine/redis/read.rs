@@ -11,8 +11,8 @@ use super::reply::{self, Replies};
 use super::script;
 use crate::error::{Error, Result};
 use crate::meta::record::{
-    AclRule, Attr, DirStat, Entry, Flock, LockKind, Plock, Quota, QuotaKey, SliceSize, chunk, delayed,
-    lock,
+    AclRule, Attr, DirStat, Entry, Flock, LockKind, Plock, Quota, QuotaKey, SliceSize, chunk,
+    delayed, lock,
 };
 use crate::meta::{Ino, Name};
 

@@ -188,3 +188,34 @@ fn locate(written: &str) -> Result<PathBuf> {
         Err(error) => bad(&format!("directory {}: {error}", dir.display())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_go_client_but_for_durability() {
+        let address = Address::parse("sqlite3://meta.db").unwrap();
+        assert!(address.path.is_absolute() && address.path.ends_with("meta.db"));
+        assert_eq!(address.prefix, "jfs_");
+        assert_eq!(address.journal, Journal::Wal);
+        assert_eq!(address.timeout, Duration::from_secs(5));
+        assert_eq!(address.synchronous, "FULL");
+    }
+
+    #[test]
+    fn parameters_are_decoded_and_the_path_is_not() {
+        let address = Address::parse("sqlite3:///tmp/a%20b.db?table_prefix=a%2Db").unwrap();
+        assert_eq!(address.path, Path::new("/tmp/a%20b.db"));
+        assert_eq!(address.prefix, "jfs_a-b_");
+    }
+
+    #[test]
+    fn an_address_without_a_file_is_refused() {
+        for url in
+            ["sqlite3://", "sqlite3://:memory:", "sqlite3://file:/tmp/a.db", "sqlite3:///tmp"]
+        {
+            assert!(matches!(Address::parse(url), Err(Error::BadInput(_))), "{url}");
+        }
+    }
+}

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, Connection, OpenFlags, Params, Row};
 
 use super::address::Address;
@@ -59,6 +60,10 @@ impl Db {
             let conn = Connection::open_with_flags(&address.path, flags)?;
             conn.busy_timeout(address.timeout)?;
             conn.set_prepared_statement_cache_capacity(STATEMENTS);
+            // Without this, SQLite may plan a kept statement anew for each set of values.
+            conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+            // What savepoints and lists need meanwhile is small: no temporary files for it.
+            conn.pragma_update(None, "temp_store", "MEMORY")?;
             if let Some(size) = address.cache_size {
                 conn.pragma_update(None, "cache_size", size)?;
             }
@@ -146,13 +151,21 @@ impl Db {
     pub fn snapshot<T>(&self, read: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
         self.exec("BEGIN", [])?;
         let answer = read();
-        self.exec("COMMIT", [])?;
-        answer
+        let ended = if self.in_transaction() { self.exec("COMMIT", []) } else { Ok(0) };
+        let answer = answer?;
+        ended?;
+        Ok(answer)
     }
 
     /// Whether a transaction is open. SQLite ends it by itself on some errors.
     pub fn in_transaction(&self) -> bool {
         !self.conn.is_autocommit()
+    }
+
+    /// A number that changes whenever another connection has committed.
+    pub fn foreign_version(&self) -> Outcome<i64> {
+        let version = self.one("PRAGMA data_version", [], |row| Ok(row.get(0)?))?;
+        Ok(version.unwrap_or(0))
     }
 
     pub fn last_id(&self) -> i64 {

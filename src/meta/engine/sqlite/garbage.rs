@@ -24,12 +24,10 @@ pub fn remove_file(db: &Db, ino: Ino) -> Outcome<()> {
 pub fn files(db: &Db, before: i64, limit: i64) -> Outcome<Vec<DeletedFile>> {
     let sql = "SELECT inode, length, expire FROM jfs_delfile WHERE expire <= ?1 LIMIT ?2";
     db.all(sql, params![before, limit], |row| {
-        let columns = Columns::new(row, &"table delfile");
-        Ok(DeletedFile {
-            ino: columns.ino(0)?,
-            length: columns.unsigned(1)?,
-            at: columns.signed(2)?,
-        })
+        let ino = Columns::new(row, &"table delfile").ino(0)?;
+        let of = format_args!("table delfile, inode {ino}");
+        let columns = Columns::new(row, &of);
+        Ok(DeletedFile { ino, length: columns.unsigned(1)?, at: columns.signed(2)? })
     })
 }
 

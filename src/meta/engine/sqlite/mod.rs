@@ -109,7 +109,7 @@ impl Engine for Sqlite {
     }
 
     async fn load_setting(&self) -> Result<Option<Vec<u8>>> {
-        self.link.read(setting::load).await
+        self.link.read(|db| db.snapshot(|| setting::load(db))).await
     }
 
     async fn prepare(&self) -> Result<()> {
@@ -164,7 +164,7 @@ impl Engine for Sqlite {
     }
 
     async fn sessions(&self) -> Result<Vec<StoredSession>> {
-        self.link.read(session::all).await
+        self.link.read(|db| db.snapshot(|| session::all(db))).await
     }
 
     async fn stale_sessions(&self, now: i64, limit: usize) -> Result<Vec<Sid>> {

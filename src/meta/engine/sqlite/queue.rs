@@ -116,3 +116,54 @@ impl<J> Drop for Serving<'_, J> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_full_queue_makes_callers_wait() {
+        let queue = Arc::new(Queue::new(1));
+        queue.push(1).await.unwrap();
+        let second = tokio::time::timeout(Duration::from_millis(20), queue.push(2)).await;
+        assert!(second.is_err());
+        assert_eq!(queue.pop(), Some(1));
+        queue.push(3).await.unwrap();
+        assert_eq!(queue.pop_all(10), [3]);
+    }
+
+    #[tokio::test]
+    async fn a_closed_queue_hands_out_what_waits_and_takes_no_more() {
+        let queue = Queue::new(10);
+        queue.push(1).await.unwrap();
+        queue.push(2).await.unwrap();
+        queue.close();
+        assert!(queue.push(3).await.is_err());
+        assert_eq!(queue.pop_all(1), [1]);
+        assert_eq!(queue.pop(), Some(2));
+        assert_eq!(queue.pop(), None);
+        assert!(queue.pop_all(10).is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_abandoned_queue_drops_what_waits() {
+        let queue = Queue::new(10);
+        let job = Arc::new(());
+        queue.push(Arc::clone(&job)).await.unwrap();
+        queue.abandon();
+        assert_eq!(Arc::strong_count(&job), 1);
+    }
+
+    #[tokio::test]
+    async fn gathering_ends_with_enough_jobs_or_with_patience() {
+        let queue = Queue::new(10);
+        queue.push(1).await.unwrap();
+        queue.gather(1, Duration::from_secs(60));
+        let start = std::time::Instant::now();
+        queue.gather(2, Duration::from_millis(20));
+        assert!(start.elapsed() >= Duration::from_millis(20));
+        assert_eq!(queue.pop(), Some(1));
+    }
+}

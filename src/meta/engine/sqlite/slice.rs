@@ -5,6 +5,7 @@ use rusqlite::{Row, params};
 use super::db::Db;
 use super::fault::Outcome;
 use super::row::Columns;
+use crate::error::Error;
 use crate::meta::SliceId;
 use crate::meta::engine::DelayedSlices;
 use crate::meta::record::{SliceSize, delayed};
@@ -17,8 +18,12 @@ pub fn refs(db: &Db, id: SliceId) -> Outcome<i64> {
 
 /// A slice named for the first time. An id that is already there is an error.
 pub fn insert(db: &Db, slice: SliceSize) -> Outcome<()> {
-    let sql = "INSERT INTO jfs_chunk_ref (chunkid, size, refs) VALUES (?1, ?2, 1)";
-    db.exec(sql, params![slice.id, slice.size])?;
+    let sql = "INSERT INTO jfs_chunk_ref (chunkid, size, refs) VALUES (?1, ?2, 1) \
+               ON CONFLICT DO NOTHING";
+    if db.exec(sql, params![slice.id, slice.size])? == 0 {
+        let row = format!("table chunk_ref, chunkid {}", slice.id);
+        return Err(Error::damaged(row, "a new slice has this id as well").into());
+    }
     Ok(())
 }
 

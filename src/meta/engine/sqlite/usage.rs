@@ -67,8 +67,8 @@ pub fn quota(db: &Db, key: QuotaKey) -> Outcome<Option<Quota>> {
     let owner = "SELECT max_space, max_inodes, used_space, used_inodes FROM jfs_user_group_quota \
                  WHERE qtype = ?1 AND qkey = ?2";
     match row_of(key) {
-        Owned::Dir(ino) => db.one(dir, [ino], |row| quota_at(row, 0)),
-        Owned::By(kind, id) => db.one(owner, [kind, id], |row| quota_at(row, 0)),
+        Owned::Dir(ino) => db.one(dir, [ino], |row| quota_at(row, 0, key)),
+        Owned::By(kind, id) => db.one(owner, [kind, id], |row| quota_at(row, 0, key)),
     }
 }
 
@@ -76,20 +76,20 @@ pub fn quotas(db: &Db) -> Outcome<Vec<(QuotaKey, Quota)>> {
     let sql = "SELECT inode, max_space, max_inodes, used_space, used_inodes FROM jfs_dir_quota \
                ORDER BY inode";
     let mut found = db.all(sql, [], |row| {
-        let ino = Columns::new(row, &"table dir_quota").ino(0)?;
-        Ok((QuotaKey::Dir(ino), quota_at(row, 1)?))
+        let key = QuotaKey::Dir(Columns::new(row, &"table dir_quota").ino(0)?);
+        Ok((key, quota_at(row, 1, key)?))
     })?;
     let sql = "SELECT qtype, qkey, max_space, max_inodes, used_space, used_inodes \
                FROM jfs_user_group_quota ORDER BY qtype, qkey";
     db.each(sql, [], |row| {
         let columns = Columns::new(row, &"table user_group_quota");
-        let id = columns.number(1)?;
-        // Kinds that a later client adds are not ours to judge.
-        match columns.number(0)? {
-            USER => found.push((QuotaKey::User(id), quota_at(row, 2)?)),
-            GROUP => found.push((QuotaKey::Group(id), quota_at(row, 2)?)),
-            _ => {}
-        }
+        let key = match columns.number(0)? {
+            USER => QuotaKey::User(columns.number(1)?),
+            GROUP => QuotaKey::Group(columns.number(1)?),
+            // Kinds that a later client adds are not ours to judge.
+            _ => return Ok(()),
+        };
+        found.push((key, quota_at(row, 2, key)?));
         Ok(())
     })?;
     Ok(found)
@@ -165,8 +165,9 @@ fn row_of(key: QuotaKey) -> Owned {
     }
 }
 
-fn quota_at(row: &Row<'_>, first: usize) -> Outcome<Quota> {
-    let columns = Columns::new(row, &"quotas");
+fn quota_at(row: &Row<'_>, first: usize, key: QuotaKey) -> Outcome<Quota> {
+    let of = format_args!("quota {key:?}");
+    let columns = Columns::new(row, &of);
     Ok(Quota {
         max_space: columns.signed(first)?,
         max_inodes: columns.signed(first + 1)?,

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::ErrorCode;
 use tokio::sync::oneshot;
@@ -25,6 +25,13 @@ const BUSY_ATTEMPTS: u32 = 6;
 /// After a group, the callers that it answered are about to come back: waiting so long for them
 /// makes one transaction of what would be two, and lets other processes have the lock.
 const GATHER: Duration = Duration::from_micros(200);
+
+/// Other processes poll for the lock and would hardly ever find it free between two groups. While
+/// they write as well, it is left free for this part of the time that it was held.
+const SHARE: u32 = 3;
+/// Others count as writing for so long after their last commit. A mounted client commits with every
+/// heartbeat, 12 s apart.
+const NEIGHBOURLY: Duration = Duration::from_secs(30);
 
 /// One write, from the request to its answer.
 pub trait Write: Send {
@@ -84,6 +91,7 @@ impl<T: Send, F: FnOnce(&Db) -> Outcome<T> + Send> Write for Job<T, F> {
 /// The writer's thread, until the queue is closed and empty.
 pub fn serve(db: &Db, queue: &Queue<Box<dyn Write>>, commits: &Commits) {
     let _serving = Serving(queue);
+    let mut neighbours = Neighbours::default();
     let mut last = 0;
     loop {
         if last > 1 {
@@ -98,19 +106,51 @@ pub fn serve(db: &Db, queue: &Queue<Box<dyn Write>>, commits: &Commits) {
         if last == 0 {
             continue;
         }
+        let start = Instant::now();
         let end = transact(db, &mut group);
+        let held = start.elapsed();
         if matches!(end, End::Committed) {
             commits.add(last);
         }
         for write in group {
             write.answer(&end);
         }
+        if neighbours.are_writing(db) {
+            sleep(held / SHARE);
+        }
+    }
+}
+
+/// Other processes that write to the database.
+#[derive(Default)]
+struct Neighbours {
+    /// What the database's version was; commits of this connection do not change it.
+    version: Option<i64>,
+    seen: Option<Instant>,
+}
+
+impl Neighbours {
+    fn are_writing(&mut self, db: &Db) -> bool {
+        let version = db.foreign_version().ok();
+        if self.version.is_some() && self.version != version {
+            self.seen = Some(Instant::now());
+        }
+        self.version = version;
+        self.seen.is_some_and(|seen| seen.elapsed() < NEIGHBOURLY)
     }
 }
 
 fn transact(db: &Db, group: &mut [Box<dyn Write>]) -> End {
     if let Err(error) = patiently(db, "BEGIN IMMEDIATE") {
         return End::Failed(error);
+    }
+    // One alone needs no savepoint: the transaction is its own.
+    if let [only] = group {
+        if !only.run(db) {
+            roll_back(db);
+            return End::Failed(rolled_back(db));
+        }
+        return commit(db);
     }
     for write in group {
         if let Err(fault) = in_savepoint(db, write.as_mut()) {
@@ -127,16 +167,18 @@ fn in_savepoint(db: &Db, write: &mut dyn Write) -> Outcome<()> {
     db.exec("SAVEPOINT one", [])?;
     let keep = write.run(db);
     if !db.in_transaction() {
-        return Err(Fault::Told(fault::engine(
-            db.place(),
-            "SQLite rolled the transaction back (disk full, I/O error or out of memory)",
-        )));
+        return Err(Fault::Told(rolled_back(db)));
     }
     if !keep {
         db.exec("ROLLBACK TO one", [])?;
     }
     db.exec("RELEASE one", [])?;
     Ok(())
+}
+
+fn rolled_back(db: &Db) -> Error {
+    let why = "SQLite rolled the transaction back (disk full, I/O error or out of memory)";
+    fault::engine(db.place(), why)
 }
 
 fn commit(db: &Db) -> End {

@@ -51,6 +51,10 @@ local function holds()
   if kind == 'M' then return redis.call('SISMEMBER', k, take()) == 1 end
   if kind == 'm' then return redis.call('SISMEMBER', k, take()) == 0 end
   if kind == 'X' then return redis.call('EXISTS', k) == 1 end
+  if kind == 'N' then
+    if redis.call('EXISTS', k) == 0 then error('NOATTR to touch', 0) end
+    return true
+  end
   if kind == 'T' then
     local found, wanted = redis.call('TYPE', k)['ok'], take()
     if found ~= 'none' and found ~= wanted then
@@ -83,10 +87,12 @@ local function release()
   redis.call('SREM', locked, k)
 end
 
--- Whether 12 bytes of time are later than others. Byte by byte: Lua compares strings by locale.
+-- Whether 12 bytes of time are later than others. Byte by byte: Lua compares strings by locale. The
+-- first bears the sign of the seconds.
 local function later(one, two)
   for i = 1, 12 do
     local a, b = string.byte(one, i), string.byte(two, i)
+    if i == 1 then a, b = (a + 128) % 256, (b + 128) % 256 end
     if a ~= b then return a > b end
   end
   return false
@@ -96,12 +102,13 @@ end
 local function touch()
   local k, links, time = take_key(), tonumber(take()), take()
   local attr = redis.call('GET', k)
-  if not attr then error('ERR no attr to touch', 0) end
+  if not attr then error('NOATTR to touch', 0) end
   local mtime, ctime = string.sub(attr, 24, 35), string.sub(attr, 36, 47)
   if #time == 12 and later(time, mtime) then mtime = time end
   if #time == 12 and later(time, ctime) then ctime = time end
   local a, b, c, d = string.byte(attr, 48, 51)
-  local n = math.max(0, ((a * 256 + b) * 256 + c) * 256 + d + links)
+  local n = ((a * 256 + b) * 256 + c) * 256 + d + links
+  n = math.min(math.max(n, 0), 4294967295)
   local nlink = string.char(math.floor(n / 16777216) % 256, math.floor(n / 65536) % 256,
     math.floor(n / 256) % 256, n % 256)
   redis.call('SET', k, string.sub(attr, 1, 23) .. mtime .. ctime .. nlink .. string.sub(attr, 52))

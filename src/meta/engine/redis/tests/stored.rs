@@ -386,3 +386,41 @@ async fn acl_rules_get_ids_from_one_on() {
     assert_eq!(read_one(&engine, Key::Acl(3)).await, Record::Acl(None));
     assert_eq!(engine.acls().await.unwrap(), [(1, rule.clone()), (2, rule)]);
 }
+
+#[tokio::test]
+async fn a_touched_directory_is_as_if_touched_here() {
+    let server = Server::start();
+    let engine = server.engine().await;
+    let at = |sec, nsec| Timestamp { sec, nsec };
+    let cases = [
+        (at(100, 5), 2, 1, Some(at(100, 6))),
+        (at(100, 5), 2, -3, Some(at(99, 9))),
+        (at(100, 5), u32::MAX, 1, None),
+        // Before 1970.
+        (at(-5, 7), 0x0102_0304, 0x0001_FFFF, Some(at(100, 0))),
+        (at(-5, 7), 1, 0, Some(at(-4, 0))),
+        (at(100, 5), 1, 0, Some(at(-4, 0))),
+    ];
+    for (old, nlink, links, time) in cases {
+        let mut attr = Attr { mtime: old, ctime: old, nlink, ..file() };
+        put(&engine, &[Change::PutAttr(Ino(5), attr.clone())]).await;
+        put(&engine, &[Change::TouchDir { ino: Ino(5), links, at: time }]).await;
+        attr.touch(links, time);
+        assert_eq!(read_one(&engine, Key::Attr(Ino(5))).await, Record::Attr(Some(attr)));
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_is_gone_is_not_touched_and_nothing_else_happens() {
+    let server = Server::start();
+    let engine = server.engine().await;
+    let touch = Change::TouchDir { ino: Ino(5), links: 1, at: None };
+    let changes = [Change::PutAttr(Ino(6), file()), touch.clone()];
+    let result = engine.begin().commit(&changes).await;
+    let refused = matches!(result, Err(CommitError::Failed(crate::error::Error::NotFound)));
+    assert!(refused, "{result:?}");
+    assert!(server.keys().is_empty());
+    put(&engine, &[Change::PutAttr(Ino(5), file()), touch]).await;
+    let touched = Attr { nlink: 2, ..file() };
+    assert_eq!(read_one(&engine, Key::Attr(Ino(5))).await, Record::Attr(Some(touched)));
+}

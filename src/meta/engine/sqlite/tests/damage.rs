@@ -66,7 +66,7 @@ async fn damaged_locks_rules_and_quotas_are_named() {
     damaged(&volume, Key::Flocks(Ino(5)), &["table flock", "inode 5"]).await;
     damaged(&volume, Key::Plocks(Ino(5)), &["table plock", "inode 5"]).await;
     damaged(&volume, Key::Acl(4), &["table acl", "id 4", "named_users"]).await;
-    damaged(&volume, Key::Quota(QuotaKey::Dir(Ino(5))), &["quota", "max_space"]).await;
+    damaged(&volume, Key::Quota(QuotaKey::Dir(Ino(5))), &["quota Dir(Ino(5))", "max_space"]).await;
     let error = volume.engine.delayed_slices(10, 10).await.unwrap_err();
     assert!(error.to_string().contains("chunkid 9"), "{error}");
 }

@@ -94,3 +94,32 @@ async fn a_closed_engine_answers_with_an_error() {
     // The last connection leaves one file behind.
     assert!(!volume.path.with_extension("db-wal").exists());
 }
+
+#[tokio::test]
+async fn a_thread_that_panics_leaves_nobody_waiting() {
+    let volume = Volume::new().await;
+    let lost =
+        volume.engine.link.write(|_| -> super::super::fault::Outcome<()> { panic!("on purpose") });
+    assert!(matches!(lost.await, Err(CommitError::Unknown(_))));
+    let later = volume.apply(&[Change::PutAttr(Ino(5), file_attr())]).await;
+    assert!(later.is_err());
+    assert!(volume.engine.load_setting().await.is_ok(), "reads go on");
+}
+
+#[tokio::test]
+async fn a_write_nobody_waits_for_is_left_out_if_it_has_not_begun() {
+    let volume = Volume::new().await;
+    let lock = volume.beside();
+    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    // The first occupies the writer; the second is given up while it waits behind it.
+    let first = volume.engine.add_counter(Counter::NextChunk, 1);
+    let second = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let add = volume.engine.add_counter(Counter::NextSession, 1);
+        assert!(tokio::time::timeout(Duration::from_millis(20), add).await.is_err());
+        lock.execute_batch("COMMIT").unwrap();
+    };
+    let (added, ()) = tokio::join!(first, second);
+    assert_eq!(added.unwrap(), 2);
+    assert_eq!(volume.engine.add_counter(Counter::NextSession, 5).await.unwrap(), 5);
+}

@@ -214,7 +214,8 @@ async fn references_are_counted_in_rows() {
     assert_eq!(volume.read(refs(lost)).await, Record::SliceRef(0));
     assert_eq!(volume.apply(&[add(lost, 1)]).await.unwrap(), [2]);
     let twice = volume.apply(&[Change::TrackSlice(lost)]).await;
-    assert!(matches!(twice, Err(CommitError::Failed(_))));
+    let Err(CommitError::Failed(error)) = twice else { panic!("{twice:?}") };
+    assert!(error.to_string().contains("chunkid 2"), "{error}");
 }
 
 #[tokio::test]

@@ -114,3 +114,55 @@ async fn reads() {
     .await
     .unwrap();
 }
+
+/// How long the Go client's creates take while this client writes as fast as it can.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+async fn the_go_client_beside_a_busy_one() {
+    let go = super::peer::Go::format(&[]);
+    let mount = go.mount();
+    let engine = Arc::new(open(&go.database(), "").await.unwrap());
+    for width in [0, 1, 64] {
+        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let tasks: Vec<_> = (0..width)
+            .map(|task| {
+                let (engine, stop) = (Arc::clone(&engine), Arc::clone(&stop));
+                tokio::spawn(async move {
+                    let mut count = 0;
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        let ino = 1_000_000 * (task + 1) + 10_000_000_000 * width + count;
+                        create(&engine, Ino(10 + task), Ino(ino)).await;
+                        count += 1;
+                    }
+                    count
+                })
+            })
+            .collect();
+        let at = mount.path();
+        let mut times = tokio::task::spawn_blocking(move || {
+            let mut times = Vec::new();
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_secs(5) {
+                let each = Instant::now();
+                std::fs::create_dir(at.join(format!("{width}-{}", times.len()))).unwrap();
+                times.push(each.elapsed());
+            }
+            times
+        })
+        .await
+        .unwrap();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let mut ours = 0;
+        for task in tasks {
+            ours += task.await.unwrap();
+        }
+        times.sort();
+        println!(
+            "beside {width:2}: {} of theirs, median {:?}, 95 % {:?}, worst {:?}; {ours} of ours",
+            times.len(),
+            times[times.len() / 2],
+            times[times.len() * 95 / 100],
+            times[times.len() - 1],
+        );
+    }
+}

@@ -1,11 +1,10 @@
 //! The client's own life: formatting, opening, sessions, heartbeats, jobs.
 
-mod engines;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use engines::{Store, quiet, setting};
+use crate::on_every_store;
+use crate::support::store::{Store, quiet, setting};
 use jfs::error::Error;
 use jfs::meta::client::{Job, Limits, Registration};
 use jfs::meta::engine::{Key, Record};
@@ -14,7 +13,7 @@ use jfs::meta::record::version::{CLIENT_VERSION, Version};
 use jfs::meta::record::{Counter, FileKind, LockKind, QuotaKey, SessionInfo, Setting};
 use jfs::meta::{Caller, Ino, LockOwner, Meta, Name, Options, Sid, Timestamp};
 
-on_every_engine!(
+on_every_store! {
     a_fresh_volume_has_a_root_and_a_trash,
     a_volume_without_trash_has_no_trash_node,
     an_empty_store_is_refused,
@@ -50,9 +49,11 @@ on_every_engine!(
     stale_sessions_are_cleaned_up,
     what_a_stale_session_held_goes_with_it,
     a_late_session_is_left_alone,
+    sessions_and_quotas_are_in_the_change_log,
+    the_change_log_is_trimmed,
     jobs_are_done_by_one_client,
     closing_ends_every_task,
-);
+}
 
 fn name(text: &str) -> Name {
     Name::new(text).unwrap()
@@ -526,6 +527,34 @@ async fn a_late_session_is_left_alone(store: Store) {
     meta.engine().extend_session(sid, Timestamp::now().sec - 10).await.unwrap();
     assert_eq!(meta.run_job(Job::StaleSessions).await.unwrap(), 0);
     assert!(meta.engine().session(sid).await.unwrap().is_some());
+    meta.close().await.unwrap();
+}
+
+async fn sessions_and_quotas_are_in_the_change_log(store: Store) {
+    store.format(|setting| setting.change_log = true).await;
+    let meta = store.start().await;
+    let limits = Limits { space: None, inodes: Some(5) };
+    meta.quota_set(QuotaKey::Dir(Ino::ROOT), limits, false).await.unwrap();
+    meta.quota_delete(QuotaKey::Dir(Ino::ROOT)).await.unwrap();
+    meta.close().await.unwrap();
+    let lines = store.engine().await.change_log(0, 100).await.unwrap();
+    for op in ["NEWSESSION(1,", "SETQUOTA(0,1,-1,5)", "DELQUOTA(0,1)", "CLEANSESSION(1)"] {
+        assert!(lines.iter().any(|(_, line)| line.contains(op)), "{op}: {lines:?}");
+    }
+}
+
+async fn the_change_log_is_trimmed(store: Store) {
+    store.format(|setting| (setting.change_log, setting.change_log_max_lines) = (true, 2)).await;
+    let meta = store.start().await;
+    for i in 0..5 {
+        let dir = name(&format!("d{i}"));
+        meta.mkdir(&Caller::root(), Ino::ROOT, &dir, 0o755, 0).await.unwrap();
+    }
+    assert!(meta.engine().change_log(0, 100).await.unwrap().len() > 4);
+    meta.run_job(Job::ChangeLog).await.unwrap();
+    let lines = meta.engine().change_log(0, 100).await.unwrap();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[1].1.contains("d4"), "{lines:?}");
     meta.close().await.unwrap();
 }
 

@@ -1,9 +1,7 @@
 //! Operations on file content, each behaviour once, on every engine.
 
-mod data;
-mod volume;
-
-use data::{
+use crate::on_every_engine;
+use crate::support::data::{
     Blobs, MIB, copy, fresh, length, name, new_dir, new_file, open_new, put, read_bytes, records,
     references, refused, remove, used_space, write, write_bytes,
 };
@@ -13,9 +11,11 @@ use jfs::meta::record::{CHUNK_SIZE, DirStat, FileKind, Setting, Slice};
 use jfs::meta::{AtimeMode, Caller, Ino, Meta, NodeKind, Options, Timestamp};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, OFlag};
-use volume::{Volume, on_every_engine, setting, stored_attr};
 
-on_every_engine! { super::with_dir_stats();
+use crate::support::records::{log, put_node, stored_attr};
+use crate::support::volume::{Volume, setting};
+
+on_every_engine! { super::setting();
     a_new_file_has_no_slices,
     only_files_are_read,
     a_written_slice_is_seen,
@@ -55,10 +55,6 @@ on_every_engine! { super::with_dir_stats();
     permissions_are_asked_if_this_client_checks_them,
     a_read_only_client_opens_for_reading_only,
     an_access_is_written_if_it_is_due,
-}
-
-fn with_dir_stats() -> Setting {
-    Setting { dir_stats: true, ..setting() }
 }
 
 fn with_change_log() -> Setting {
@@ -556,7 +552,7 @@ async fn moved_to_trash(meta: &Meta) -> Ino {
     let ino = new_file(meta, "trashed").await;
     let mut attr = stored_attr(meta, ino).await;
     attr.parent = Ino(Ino::TRASH.0 + 1);
-    volume::put_node(meta, ino, &attr).await;
+    put_node(meta, ino, &attr).await;
     ino
 }
 
@@ -581,8 +577,7 @@ mod logged {
         remove(&meta, "b").await;
         meta.idle().await;
 
-        let log = meta.engine().change_log(0, 1000).await.unwrap();
-        let ops: Vec<&str> = log.iter().filter_map(|(_, line)| line.split('|').nth(1)).collect();
+        let ops = log(&meta).await;
         let sid = meta.facts().sid();
         let (id, chunk) = (slice.id, CHUNK_SIZE);
         for line in [
@@ -596,7 +591,7 @@ mod logged {
             format!("DELCHUNK({b},0)"),
             format!("DELETESLICE({id},10)"),
         ] {
-            assert_eq!(ops.iter().filter(|op| **op == line).count(), 1, "{line} in {ops:#?}");
+            assert_eq!(ops.iter().filter(|op| *op == &line).count(), 1, "{line} in {ops:#?}");
         }
     }
 }

@@ -1,15 +1,14 @@
 //! Limits: of the volume, of directories, of users and groups.
 
-mod engines;
-
-use engines::Store;
+use crate::on_every_store;
+use crate::support::store::Store;
 use jfs::error::Error;
 use jfs::meta::client::{Limits, NodeKind};
 use jfs::meta::op::rename::RenameMode;
 use jfs::meta::record::{FileKind, Quota, QuotaKey};
 use jfs::meta::{Caller, Ino, Meta, Name};
 
-on_every_engine!(
+on_every_store! {
     a_full_volume_takes_no_more,
     a_volume_without_inodes_takes_no_more,
     a_quota_counts_what_is_already_there,
@@ -39,7 +38,7 @@ on_every_engine!(
     a_deleted_owner_quota_still_counts,
     usage_follows_a_new_owner,
     wrong_owner_usage_is_found_and_repaired,
-);
+}
 
 const ROOT: Ino = Ino::ROOT;
 const PAGE: i64 = 4096;

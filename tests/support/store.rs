@@ -1,5 +1,5 @@
-//! Test bodies of metadata are written once and run on every engine: here is how each is opened.
-#![allow(dead_code, reason = "each test program uses its own part of this")]
+//! Stores for tests of the client's own life: empty, on every engine, with as many clients as
+//! needed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +11,8 @@ use jfs::meta::{Meta, Options};
 use tempfile::TempDir;
 use uuid::Uuid;
 
+use super::redis::RedisServer;
+
 /// An empty store for one test. Every client opens it anew, as another machine would.
 pub struct Store {
     url: String,
@@ -18,7 +20,7 @@ pub struct Store {
 }
 
 impl Store {
-    pub fn memkv() -> Self {
+    pub fn memory() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let url = format!("memkv://store-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         Self { url, _folder: None }
@@ -28,6 +30,10 @@ impl Store {
         let folder = TempDir::new().unwrap();
         let url = format!("sqlite3://{}/meta.db", folder.path().display());
         Self { url, _folder: Some(folder) }
+    }
+
+    pub fn redis() -> Self {
+        Self { url: RedisServer::shared().fresh_url(), _folder: None }
     }
 
     pub fn url(&self) -> &str {
@@ -79,23 +85,21 @@ pub fn quiet() -> Options {
     Options { no_background_jobs: true, ..Options::default() }
 }
 
-/// Runs the named tests on every engine: one line for each.
+/// Runs each body once per engine, in modules named after the engines: `on_every_store! {
+/// a_sentence, another_sentence }` takes the names of `async fn(Store)`.
 #[macro_export]
-macro_rules! on_every_engine {
-    ($($test:ident),* $(,)?) => {
-        $crate::on_engine!(memkv: $($test),*);
-        $crate::on_engine!(sqlite: $($test),*);
+macro_rules! on_every_store {
+    ($($body:ident),* $(,)?) => {
+        $crate::on_every_store!(@engine memory; $($body),*);
+        $crate::on_every_store!(@engine sqlite; $($body),*);
+        $crate::on_every_store!(@engine redis; $($body),*);
     };
-}
-
-#[macro_export]
-macro_rules! on_engine {
-    ($engine:ident: $($test:ident),*) => {
+    (@engine $engine:ident; $($body:ident),*) => {
         mod $engine {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $test() {
-                    super::$test($crate::engines::Store::$engine()).await;
+                async fn $body() {
+                    super::$body($crate::support::store::Store::$engine()).await;
                 }
             )*
         }

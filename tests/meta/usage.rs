@@ -1,15 +1,14 @@
 //! Usage: of the volume, of directories, of subtrees; and the places of nodes in the tree.
 
-mod engines;
-
-use engines::{Store, quiet};
+use crate::on_every_store;
+use crate::support::store::{Store, quiet};
 use jfs::error::Error;
 use jfs::meta::client::{StatFs, Summary};
 use jfs::meta::op::rename::RenameMode;
 use jfs::meta::record::{Counter, DirStat, Setting};
 use jfs::meta::{Caller, Ino, Meta, Name, Options};
 
-on_every_engine!(
+on_every_store! {
     usage_of_the_volume_is_told_to_the_store,
     usage_is_told_at_close,
     a_directory_knows_what_its_entries_use,
@@ -31,7 +30,7 @@ on_every_engine!(
     a_path_through_a_file_is_refused,
     a_client_can_be_rooted_in_a_new_directory,
     a_rooted_client_still_sees_the_whole_volume_where_it_counts,
-);
+}
 
 const ROOT: Ino = Ino::ROOT;
 
@@ -398,7 +397,7 @@ async fn a_rooted_client_still_sees_the_whole_volume_where_it_counts(store: Stor
 #[tokio::test]
 async fn what_cannot_be_told_stays_owed() {
     use jfs::meta::engine::kv::memory::{Fault, MemoryStore};
-    let store = Store::memkv();
+    let store = Store::memory();
     store.format(|_| {}).await;
     // Not started, so that nobody else flushes; the beat loads the quotas.
     let meta = store.open().await;

@@ -1,0 +1,149 @@
+//! How many requests each operation costs on Redis when nobody interferes.
+
+use std::sync::Arc;
+
+use jfs::meta::engine::redis::{self, RedisEngine};
+use jfs::meta::op::rename::RenameMode;
+use jfs::meta::record::{FileKind, Slice};
+use jfs::meta::{Caller, Ino, Meta, NodeKind, Options, Registration, Timestamp};
+
+use crate::support::redis::RedisServer;
+use crate::support::tree::{Tree, name};
+use crate::support::volume::{setting, setting_with_trash};
+
+struct Counted {
+    engine: Arc<RedisEngine>,
+    meta: Arc<Meta>,
+}
+
+impl Counted {
+    async fn new(setting: jfs::meta::record::Setting) -> Self {
+        let url = RedisServer::shared().fresh_url();
+        let engine = Arc::new(redis::connect(&url, &|_| None).await.expect("connect"));
+        let options = Options {
+            no_background_jobs: true,
+            // No heartbeat either: only what the test asks for is counted.
+            heartbeat: std::time::Duration::ZERO,
+            ..Options::default()
+        };
+        let meta = Meta::new(engine.clone(), options);
+        meta.init(setting, false).await.expect("format");
+        meta.load().await.expect("load");
+        meta.start(Registration::None).await.expect("start");
+        // Ids come in batches, and the trash has a directory per hour: both are there already.
+        meta.file("warm").await;
+        meta.new_slice().await.expect("slice id");
+        meta.rm("warm").await.expect("unlink");
+        Self { engine, meta }
+    }
+
+    /// Requests sent by `work` alone: flushing runs beside it, so the fewest of some tries count.
+    async fn count<T>(&self, mut work: impl AsyncFnMut(usize) -> T) -> u64 {
+        let mut fewest = u64::MAX;
+        for attempt in 0..5 {
+            let before = self.engine.round_trips();
+            work(attempt).await;
+            fewest = fewest.min(self.engine.round_trips() - before);
+        }
+        fewest
+    }
+}
+
+#[tokio::test]
+async fn getattr_and_lookup_take_one() {
+    let vol = Counted::new(setting()).await;
+    let ino = vol.meta.file("f").await;
+    let root = Caller::root();
+    assert_eq!(vol.count(async |_| vol.meta.getattr(ino).await.expect("getattr")).await, 1);
+    let looked = vol.count(async |_| vol.meta.lookup(&root, Ino::ROOT, &name("f")).await.is_ok());
+    assert_eq!(looked.await, 1);
+    let missed = vol.count(async |_| vol.meta.lookup(&root, Ino::ROOT, &name("x")).await.is_err());
+    assert_eq!(missed.await, 1);
+}
+
+#[tokio::test]
+async fn making_takes_two() {
+    let vol = Counted::new(setting()).await;
+    let root = Caller::root();
+    let made = vol.count(async |i| {
+        let called = name(format!("f{i}"));
+        vol.meta.create(&root, Ino::ROOT, &called, (0o644, 0), true).await.expect("create")
+    });
+    assert_eq!(made.await, 2);
+    let made = vol.count(async |i| {
+        vol.meta.mkdir(&root, Ino::ROOT, &name(format!("d{i}")), 0o755, 0).await.expect("mkdir")
+    });
+    assert_eq!(made.await, 2);
+    let made = vol.count(async |i| {
+        let called = name(format!("l{i}"));
+        vol.meta.symlink(&root, Ino::ROOT, &called, "t".into()).await.expect("symlink")
+    });
+    assert_eq!(made.await, 2);
+}
+
+#[tokio::test]
+async fn removing_takes_two_with_trash_and_without() {
+    for setting in [setting(), setting_with_trash()] {
+        let vol = Counted::new(setting).await;
+        let root = Caller::root();
+        for i in 0..5 {
+            vol.meta.file(&format!("f{i}")).await;
+        }
+        let removed = vol.count(async |i| {
+            vol.meta.unlink(&root, Ino::ROOT, &name(format!("f{i}"))).await.expect("unlink");
+        });
+        assert_eq!(removed.await, 2);
+    }
+}
+
+#[tokio::test]
+async fn renaming_takes_two() {
+    let vol = Counted::new(setting()).await;
+    let root = Caller::root();
+    let dir = vol.meta.dir("d").await;
+    for i in 0..5 {
+        vol.meta.file(&format!("f{i}")).await;
+        vol.meta.file(&format!("d/g{i}")).await;
+    }
+    let renamed = vol.count(async |i| {
+        let (old, new) = (name(format!("f{i}")), name(format!("g{i}")));
+        let (from, to) = ((Ino::ROOT, &old), (dir, &new));
+        vol.meta.rename(&root, from, to, RenameMode::Replace).await.expect("rename");
+    });
+    assert_eq!(renamed.await, 2);
+}
+
+#[tokio::test]
+async fn a_write_commit_takes_two() {
+    let vol = Counted::new(setting()).await;
+    let ino = vol.meta.file("f").await;
+    let written = vol.count(async |i| {
+        let id = vol.meta.new_slice().await.expect("slice id");
+        let pos = u32::try_from(i).expect("small") * 100;
+        let slice = Slice { pos, id, size: 100, off: 0, len: 100 };
+        vol.meta.write(ino, 0, pos, slice, Timestamp::now()).await.expect("write");
+    });
+    assert_eq!(written.await, 2);
+}
+
+#[tokio::test]
+async fn a_listing_with_attrs_takes_two_per_4096_entries() {
+    const COUNT: u64 = 20_000;
+    let vol = Counted::new(setting()).await;
+    let dir = vol.meta.dir("d").await;
+    let root = Caller::root();
+    let node = NodeKind { kind: FileKind::Fifo, rdev: 0 };
+    let names: Vec<_> = (0..COUNT).map(|i| name(i.to_string())).collect();
+    for some in names.chunks(64) {
+        let made = some.iter().map(|called| vol.meta.mknod(&root, dir, called, node, (0o600, 0)));
+        for made in futures::future::join_all(made).await {
+            made.expect("mknod");
+        }
+    }
+    let requests = vol.count(async |_| {
+        assert_eq!(vol.meta.entries(dir, true).await.expect("listing").len() as u64, COUNT);
+    });
+    let pages = COUNT.div_ceil(4096);
+    // A scan step may answer a little less than asked for.
+    assert!(requests.await <= 2 * (pages + 2), "{pages} pages");
+}
