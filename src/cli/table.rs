@@ -13,7 +13,7 @@ pub fn render(rows: &[Vec<String>]) -> String {
     for (number, row) in rows.iter().enumerate() {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let cell = match (number, column) {
-                (0, _) => format!("{cell:^width$}"),
+                (0, _) => centred(cell, *width),
                 (_, 0) => format!("{cell:<width$}"),
                 _ => format!("{cell:>width$}"),
             };
@@ -27,6 +27,12 @@ pub fn render(rows: &[Vec<String>]) -> String {
         }
     }
     out
+}
+
+/// In the middle; nearer to the right if there is none.
+fn centred(cell: &str, width: usize) -> String {
+    let left = (width - cell.chars().count()).div_ceil(2);
+    format!("{:left$}{cell:<rest$}", "", rest = width - left)
 }
 
 #[cfg(test)]

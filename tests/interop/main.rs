@@ -2,12 +2,19 @@
 #![cfg(test)]
 
 mod bucket;
+mod cli;
 mod kernel;
+mod locks;
+mod log;
+mod opened;
 mod ours;
 mod place;
 mod play;
+mod random;
 mod same;
 mod scripts;
+mod sessions;
 mod step;
 #[path = "../support/mod.rs"]
 mod support;
+mod tools;

@@ -166,14 +166,17 @@ impl Ours {
     async fn rename(&self, caller: &Caller, from: &str, to: &str, over: Over) -> Result<()> {
         let (src, old) = self.place(from).await?;
         let (dst, new) = self.place(to).await?;
-        // Into itself: the kernel answers.
-        let below = |upper: &str, lower: &str| lower.starts_with(&format!("{upper}/"));
         self.meta.lookup(&Caller::root(), src, &old).await?;
-        if below(from, to) || (over == Over::Exchange && below(to, from)) {
-            return Err(Error::Invalid);
-        }
-        if below(to, from) && over == Over::Replace {
-            return Err(Error::NotEmpty);
+        let taken = self.meta.lookup(&Caller::root(), dst, &new).await.is_ok();
+        // Into itself: the kernel answers, after what the flags ask for.
+        let below = |upper: &str, lower: &str| lower.starts_with(&format!("{upper}/"));
+        match over {
+            Over::NoReplace if taken => return Err(Error::Exists),
+            Over::Exchange if !taken => return Err(Error::NotFound),
+            Over::Exchange if below(from, to) || below(to, from) => return Err(Error::Invalid),
+            _ if below(from, to) => return Err(Error::Invalid),
+            _ if below(to, from) => return Err(Error::NotEmpty),
+            _ => {}
         }
         let mode = match over {
             Over::Replace => RenameMode::Replace,

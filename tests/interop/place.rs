@@ -138,7 +138,8 @@ impl Place {
         self.go.run("fsck", &options).ok();
     }
 
-    fn file(&self) -> Option<PathBuf> {
+    /// The file of a store in SQLite.
+    pub fn file(&self) -> Option<PathBuf> {
         self.url.strip_prefix("sqlite3://").map(PathBuf::from)
     }
 

@@ -8,7 +8,8 @@ use nix::errno::Errno;
 use serde_json::Value;
 
 use super::kernel::{self, Outcome};
-use super::place::{Client, Place, Store, clean};
+use super::log;
+use super::place::{Client, Place, Store, clean, jfs_mount};
 use super::step::Step;
 use super::support::normalise::diff;
 use super::support::timeout::avoid_the_hour;
@@ -20,6 +21,8 @@ pub enum Scene {
     /// Done by a tool in between: whose, space, inodes.
     SetQuota(Whose, Option<i64>, Option<i64>),
     DeleteQuota(Whose),
+    /// From here on, changes are logged.
+    LogChanges,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +71,12 @@ pub fn play(store: Store, by: Client, options: &[&str], scenes: &[Scene]) -> Pla
                     meta.engine().close().await.unwrap();
                 });
             }
+            (Scene::LogChanges, Client::Go) => {
+                place.go.run("config", &["--changelog", "--yes"]).ok();
+            }
+            (Scene::LogChanges, Client::Ours) => {
+                jfs_mount(&["config", &place.url, "--changelog", "--yes"]).ok();
+            }
             (Scene::DeleteQuota(whose), Client::Ours) => runtime().block_on(async {
                 let meta = place.visit().await;
                 meta.quota_delete(whose.key(&meta).await).await.unwrap();
@@ -105,7 +114,11 @@ pub fn compare(store: Store, options: &[&str], scenes: &[Scene], their: Go) {
     }
     let mut differences = Vec::new();
     note(&mut differences, "dump", &go.place.dumped(), &ours.place.dumped());
-    note(&mut differences, "store", &go.place.stored(), &ours.place.stored());
+    let (mut left, mut right) = (go.place.stored(), ours.place.stored());
+    differences.extend(log::differences(&log::take(&mut left), &log::take(&mut right)));
+    note(&mut differences, "store", &left, &right);
+    // It counts lines of the log; see there.
+    differences.retain(|line| !line.starts_with("dump /Counters/lastChangelog"));
     assert!(
         differences.is_empty(),
         "{store:?} {options:?}, Go on the left, {} differences:\n{}",

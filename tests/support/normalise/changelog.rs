@@ -22,6 +22,7 @@ const KINDS: &[(&str, &str)] = &[
     ("ATTACH", "ii."),
     ("COMPACTCHUNK", "i....s."),
     ("DELCHUNK", "i."),
+    ("DELETESLICE", "s."),
     ("FLOCK", "it."),
     ("SETLK", "it...t"),
     ("SETXATTR", "i..."),
