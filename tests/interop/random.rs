@@ -60,8 +60,15 @@ impl Draw {
                 let (from, to) = (self.leaf(), self.leaf());
                 Step::Copy(from, self.length(), to, self.length(), self.length())
             }
-            _ => Step::Write(self.leaf(), self.length(), self.rng.random_range(1..=100_000)),
+            _ => self.write(),
         }
+    }
+
+    /// Within a page: the kernel may cut a longer write in two, and the Go client make two slices.
+    fn write(&mut self) -> Step {
+        let off = self.length();
+        let room = 4096 - u32::try_from(off % 4096).unwrap();
+        Step::Write(self.leaf(), off, self.rng.random_range(1..=room))
     }
 
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {

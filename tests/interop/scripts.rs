@@ -301,7 +301,8 @@ pub fn clones() -> Vec<Scene> {
     vec![Scene::Session(before), Scene::Session(steps)]
 }
 
-/// Usage under quotas of directories, users and groups.
+/// Usage under quotas of directories, users and groups. No symlink changes hands: the Go client
+/// would leave its usage with the old owner.
 pub fn quotas() -> Vec<Scene> {
     let before = vec![
         mkdir("/dir"),
@@ -332,7 +333,6 @@ pub fn quotas() -> Vec<Scene> {
         rm("/other/two/b"),
         rmdir("/plain/a"),
         symlink("target", "/dir/symlink"),
-        Step::Chown(s("/dir/symlink"), 1000, 1000),
         rm("/dir/linked"),
         // Past the limit of five inodes.
         mkdir("/tight/1"),
