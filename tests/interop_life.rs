@@ -21,6 +21,7 @@ use tokio::task::block_in_place;
 macro_rules! on_every_engine {
     ($($body:ident),* $(,)?) => {
         on_every_engine!(@engine sqlite; $($body),*);
+        on_every_engine!(@engine redis; $($body),*);
     };
     (@engine $engine:ident; $($body:ident),*) => {
         mod $engine {

@@ -16,7 +16,7 @@ use crate::meta::{Meta, Options};
 
 #[derive(Debug, Args)]
 pub struct Format {
-    /// Address of the metadata, e.g. redis://localhost/1 or sqlite3://myjfs.db
+    /// Address of the metadata, such as `redis://localhost/1` or `sqlite3://myjfs.db`
     #[arg(value_name = "META-URL")]
     meta: String,
     /// Name of the volume; the prefix of all its objects

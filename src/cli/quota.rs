@@ -2,6 +2,7 @@
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
+use tracing::info;
 
 use super::sizes::{Bytes, Count, parse_capacity};
 use super::table;
@@ -197,11 +198,16 @@ impl Check {
         let meta = self.volume.open().await?;
         let whose = &self.whose;
         let wrong: Vec<QuotaCheck> = if whose.path.is_some() {
-            let (QuotaKey::Dir(dir), _) = whose.find(&meta, false).await? else {
+            let (QuotaKey::Dir(dir), label) = whose.find(&meta, false).await? else {
                 bail!("--path names a directory");
             };
             let check = meta.quota_check(dir, self.strict, self.repair).await?;
-            if check.is_right() { Vec::new() } else { vec![check] }
+            if check.is_right() {
+                print("Path", vec![(label, check.quota)]);
+                Vec::new()
+            } else {
+                vec![check]
+            }
         } else {
             let one = |key: QuotaKey| match (whose.uid, whose.gid) {
                 (None, None) => true,
@@ -222,7 +228,7 @@ impl Check {
         }
         meta.engine().close().await?;
         if wrong.is_empty() {
-            println!("quota usage is consistent");
+            info!("quota usage is consistent");
         } else if !self.repair {
             bail!("quota usage is inconsistent");
         }

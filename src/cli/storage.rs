@@ -17,13 +17,13 @@ pub struct StorageOptions {
     /// Bucket URL, or a directory for `file`
     #[arg(long, help_heading = "Data storage")]
     pub bucket: Option<String>,
-    /// Access key of the object storage; a new volume takes it from ACCESS_KEY otherwise
+    /// Access key of the object storage; a new volume takes it from `ACCESS_KEY` otherwise
     #[arg(long, help_heading = "Data storage")]
     pub access_key: Option<String>,
-    /// Secret key; other users can see it here, so prefer SECRET_KEY when creating a volume
+    /// Secret key; other users can see it here, so prefer `SECRET_KEY` when creating a volume
     #[arg(long, help_heading = "Data storage")]
     pub secret_key: Option<String>,
-    /// Session token; prefer SESSION_TOKEN when creating a volume
+    /// Session token; prefer `SESSION_TOKEN` when creating a volume
     #[arg(long, help_heading = "Data storage")]
     pub session_token: Option<String>,
     /// Default storage class

@@ -7,23 +7,32 @@ pub fn render(rows: &[Vec<String>]) -> String {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
     };
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    let rule: String = widths.iter().map(|width| format!("+{}", "-".repeat(width + 2))).collect();
-    let mut out = format!("{rule}+\n");
+    let dashes: Vec<String> = widths.iter().map(|width| "-".repeat(width + 2)).collect();
+    let rule = format!("+{}+\n", dashes.join("+"));
+    let mut out = rule.clone();
     for (number, row) in rows.iter().enumerate() {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let cell = match (number, column) {
-                (0, _) => format!("{cell:^width$}"),
+                (0, _) => centred(cell, *width),
                 (_, 0) => format!("{cell:<width$}"),
                 _ => format!("{cell:>width$}"),
             };
-            out.push_str(&format!("| {cell} "));
+            out.push_str("| ");
+            out.push_str(&cell);
+            out.push(' ');
         }
         out.push_str("|\n");
         if number == 0 || number == rows.len() - 1 {
-            out.push_str(&format!("{rule}+\n"));
+            out.push_str(&rule);
         }
     }
     out
+}
+
+/// In the middle; nearer to the right if there is none.
+fn centred(cell: &str, width: usize) -> String {
+    let left = (width - cell.chars().count()).div_ceil(2);
+    format!("{:left$}{cell:<rest$}", "", rest = width - left)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod script;
 mod store;
 #[path = "../support/mod.rs"]
 mod support;
+mod yardstick;
 
 use std::path::Path;
 use std::thread;

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use jfs::Error;
 use jfs::meta::engine::{Key, Record};
 use jfs::meta::record::{Counter, Slice};
-use jfs::meta::{Caller, Ino, Meta, SliceId, Timestamp};
+use jfs::meta::{Caller, Ino, Meta, Options, Registration, SliceId, Timestamp};
 use tokio::task::JoinHandle;
 
 use crate::support::tree::{Tree, name};
@@ -164,4 +164,69 @@ async fn creating_in_a_directory_that_goes_leaves_no_orphan(vol: Volume) {
             other => panic!("one must win and the other see it: {other:?}"),
         }
     }
+}
+
+/// What one process does to a volume: creates in `shared` and appends to `file`.
+async fn work(meta: &Arc<Meta>, who: &'static str) {
+    let (dir, ino) = (meta.ino("shared").await, meta.ino("file").await);
+    let creators = creators(meta, dir, who, true);
+    all(writers(meta, ino)).await;
+    all(creators).await;
+    meta.close().await.expect("close");
+}
+
+async fn prepare(vol: &Volume) {
+    vol.meta.dir("shared").await;
+    vol.meta.file("file").await;
+}
+
+async fn assert_work_of(processes: usize, meta: &Meta) {
+    assert_eq!(meta.names("shared").await.len(), processes * TASKS * EACH);
+    assert_eq!(meta.attr("shared").await.nlink as usize, 2 + processes * TASKS * EACH);
+    let ino = meta.ino("file").await;
+    let stored: HashSet<SliceId> = slices_of(meta, ino).await.into_iter().collect();
+    assert_eq!(stored.len(), processes * TASKS * EACH);
+}
+
+/// Names the volume that this program is to work on as the second process.
+const SHARED_VOLUME: &str = "JFS_TEST_SHARED_VOLUME";
+
+/// Alone on a volume of its own; as the second process of the tests below, on theirs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_process_creates_and_appends() {
+    if let Ok(url) = std::env::var(SHARED_VOLUME) {
+        let meta = Meta::connect(&url, Options::default()).await.expect("connect");
+        meta.start(Registration::New).await.expect("session");
+        work(&meta, "second").await;
+        return;
+    }
+    let vol = Volume::memory().await;
+    prepare(&vol).await;
+    work(&vol.client().await, "first").await;
+    assert_work_of(1, &vol.meta).await;
+}
+
+async fn two_processes(vol: Volume) {
+    prepare(&vol).await;
+    let second = tokio::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "contention::one_process_creates_and_appends"])
+        .env(SHARED_VOLUME, &vol.url)
+        .stdout(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("second process");
+    let client = vol.client().await;
+    let (ended, ()) = tokio::join!(second.wait_with_output(), work(&client, "first"));
+    assert!(ended.expect("second process").status.success());
+    assert_work_of(2, &vol.meta).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_work_on_one_redis_volume() {
+    two_processes(Volume::redis().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_work_on_one_sqlite_volume() {
+    two_processes(Volume::sqlite().await).await;
 }

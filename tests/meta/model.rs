@@ -2,7 +2,7 @@
 //!
 //! A failure shrinks to a short list of steps; keep it below as a `regression_...` test.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -112,7 +112,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Run {
     clients: Vec<Arc<Meta>>,
     model: Model,
-    quotas: BTreeMap<Ino, ()>,
+    quotas: BTreeSet<Ino>,
 }
 
 impl Run {
@@ -124,7 +124,7 @@ impl Run {
         while clients.len() < CLIENTS {
             clients.push(volume.client().await);
         }
-        Self { clients, model: Model::new(keeps_trash), quotas: BTreeMap::new() }
+        Self { clients, model: Model::new(keeps_trash), quotas: BTreeSet::new() }
     }
 
     async fn take(&mut self, turn: usize, step: &Step) {
@@ -255,7 +255,7 @@ impl Run {
         for client in &self.clients {
             client.beat().await.expect("heartbeat");
         }
-        self.quotas.insert(ino, ());
+        self.quotas.insert(ino);
         Some(())
     }
 
@@ -318,7 +318,7 @@ impl Run {
         assert_eq!(names, expected, "entries of {place}");
         let stat: DirStat = meta.dir_stat(ino).await.expect("dir stat");
         assert_eq!(stat, self.model.dir_stat(id), "dir stat of {place}");
-        if self.quotas.contains_key(&ino) {
+        if self.quotas.contains(&ino) {
             let quota = meta.quota(QuotaKey::Dir(ino)).await.expect("quota");
             let quota = quota.unwrap_or_else(|| panic!("the quota of {place} is gone"));
             let used = (quota.used_space, quota.used_inodes);

@@ -95,7 +95,7 @@ async fn stored(store: &Store, key: QuotaKey) -> (i64, i64) {
 }
 
 #[track_caller]
-fn assert_full<T: std::fmt::Debug>(result: Result<T, Error>) {
+fn assert_full<T: std::fmt::Debug>(result: &Result<T, Error>) {
     assert!(matches!(result, Err(Error::QuotaExceeded)), "{result:?}");
 }
 
@@ -152,8 +152,8 @@ async fn a_quota_limits_everything_below(store: Store) {
     limit_dir(&meta, dir, space(3 * PAGE)).await;
     create(&meta, deep, "a").await;
     create(&meta, dir, "b").await;
-    assert_full(try_create(&meta, &Caller::root(), deep, "c").await);
-    assert_full(try_mkdir(&meta, dir, "c").await);
+    assert_full(&try_create(&meta, &Caller::root(), deep, "c").await);
+    assert_full(&try_mkdir(&meta, dir, "c").await);
     create(&meta, ROOT, "outside").await;
     meta.close().await.unwrap();
 }
@@ -166,7 +166,7 @@ async fn the_tightest_quota_above_decides(store: Store) {
     limit_dir(&meta, inner, inodes(100)).await;
     limit_dir(&meta, outer, inodes(2)).await;
     create(&meta, inner, "a").await;
-    assert_full(try_create(&meta, &Caller::root(), inner, "b").await);
+    assert_full(&try_create(&meta, &Caller::root(), inner, "b").await);
     limit_dir(&meta, outer, inodes(3)).await;
     create(&meta, inner, "b").await;
     assert_eq!(used(&meta, QuotaKey::Dir(inner)), (2 * PAGE, 2));
@@ -181,7 +181,7 @@ async fn what_is_removed_can_be_used_again(store: Store) {
     limit_dir(&meta, dir, inodes(1)).await;
     for _ in 0..3 {
         create(&meta, dir, "f").await;
-        assert_full(try_create(&meta, &Caller::root(), dir, "g").await);
+        assert_full(&try_create(&meta, &Caller::root(), dir, "g").await);
         meta.unlink_with(&Caller::root(), dir, &name("f"), true).await.unwrap();
     }
     meta.close().await.unwrap();
@@ -274,10 +274,10 @@ async fn another_client_learns_of_a_quota_and_its_usage(store: Store) {
     one.flush().await.unwrap();
     two.beat().await.unwrap();
     create(&two, dir, "b").await;
-    assert_full(try_create(&two, &Caller::root(), dir, "c").await);
+    assert_full(&try_create(&two, &Caller::root(), dir, "c").await);
     two.flush().await.unwrap();
     one.beat().await.unwrap();
-    assert_full(try_create(&one, &Caller::root(), dir, "c").await);
+    assert_full(&try_create(&one, &Caller::root(), dir, "c").await);
     assert_eq!(stored(&store, QuotaKey::Dir(dir)).await, (2 * PAGE, 2));
     one.quota_delete(QuotaKey::Dir(dir)).await.unwrap();
     two.beat().await.unwrap();
@@ -333,9 +333,9 @@ async fn a_tree_too_large_for_a_quota_does_not_move_there(store: Store) {
     let tree = mkdir(&meta, a, "tree").await;
     create(&meta, tree, "f").await;
     limit_dir(&meta, b, inodes(1)).await;
-    assert_full(rename(&meta, (a, "tree"), (b, "tree")).await);
+    assert_full(&rename(&meta, (a, "tree"), (b, "tree")).await);
     rename(&meta, (tree, "f"), (b, "f")).await.unwrap();
-    assert_full(rename(&meta, (a, "tree"), (b, "tree")).await);
+    assert_full(&rename(&meta, (a, "tree"), (b, "tree")).await);
     assert_eq!(used(&meta, QuotaKey::Dir(b)), (PAGE, 1));
     meta.close().await.unwrap();
 }
@@ -423,7 +423,7 @@ async fn setting_a_quota_switches_dir_stats_on(store: Store) {
     assert!(meta.facts().setting().dir_stats);
     assert!(meta.stored_setting().await.unwrap().unwrap().dir_stats);
     create(&meta, dir, "b").await;
-    assert_full(try_create(&meta, &Caller::root(), dir, "c").await);
+    assert_full(&try_create(&meta, &Caller::root(), dir, "c").await);
     meta.close().await.unwrap();
 }
 
@@ -471,7 +471,7 @@ async fn a_user_is_limited(store: Store) {
     let (ann, bob) = (Caller::user(1000, 100), Caller::user(1001, 100));
     meta.quota_set(QuotaKey::User(1000), inodes(1), false).await.unwrap();
     try_create(&meta, &ann, ROOT, "a").await.unwrap();
-    assert_full(try_create(&meta, &ann, ROOT, "b").await);
+    assert_full(&try_create(&meta, &ann, ROOT, "b").await);
     try_create(&meta, &bob, ROOT, "b").await.unwrap();
     meta.flush().await.unwrap();
     assert_eq!(stored(&store, QuotaKey::User(1000)).await, (PAGE, 1));
@@ -490,7 +490,7 @@ async fn a_group_is_limited_by_the_group_of_the_new_node(store: Store) {
     let dir = made.unwrap().0;
     meta.quota_set(QuotaKey::Group(200), inodes(2), false).await.unwrap();
     try_create(&meta, &staff, dir, "a").await.unwrap();
-    assert_full(try_create(&meta, &staff, dir, "b").await);
+    assert_full(&try_create(&meta, &staff, dir, "b").await);
     try_create(&meta, &staff, ROOT, "b").await.unwrap();
     meta.close().await.unwrap();
 }
@@ -509,7 +509,7 @@ async fn the_first_owner_quota_counts_the_whole_volume(store: Store) {
     assert!(meta.facts().setting().user_group_quota);
     assert_eq!(used(&meta, QuotaKey::User(1000)), (4 * PAGE, 4));
     assert_eq!(stored(&store, QuotaKey::Group(100)).await, (4 * PAGE, 4));
-    assert_full(try_create(&meta, &ann, dir, "more").await);
+    assert_full(&try_create(&meta, &ann, dir, "more").await);
     assert!(meta.quota_check_owners(false).await.unwrap().is_empty());
     meta.close().await.unwrap();
 }

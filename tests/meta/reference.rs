@@ -188,12 +188,10 @@ impl Model {
         if is_dir(id) && self.is_below(dst, id) {
             return Err(Refusal::Invalid);
         }
-        if let Some(taken) = taken.filter(|_| !exchange) {
-            if !self.nodes[&taken].children.is_empty() {
-                return Err(Refusal::NotEmpty);
-            }
+        match taken.filter(|_| !exchange) {
+            Some(taken) if !self.nodes[&taken].children.is_empty() => Err(Refusal::NotEmpty),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether `at` is `top` or lies below it.
@@ -366,15 +364,7 @@ impl Model {
 
 impl Node {
     fn new(kind: FileKind, parent: usize) -> Self {
-        Self {
-            kind,
-            uid: 0,
-            gid: 0,
-            length: 0,
-            names: 1,
-            parent,
-            children: BTreeMap::new(),
-        }
+        Self { kind, uid: 0, gid: 0, length: 0, names: 1, parent, children: BTreeMap::new() }
     }
 
     pub fn space(&self) -> i64 {

@@ -49,6 +49,8 @@ on_every_store! {
     stale_sessions_are_cleaned_up,
     what_a_stale_session_held_goes_with_it,
     a_late_session_is_left_alone,
+    sessions_and_quotas_are_in_the_change_log,
+    the_change_log_is_trimmed,
     jobs_are_done_by_one_client,
     closing_ends_every_task,
 }
@@ -525,6 +527,34 @@ async fn a_late_session_is_left_alone(store: Store) {
     meta.engine().extend_session(sid, Timestamp::now().sec - 10).await.unwrap();
     assert_eq!(meta.run_job(Job::StaleSessions).await.unwrap(), 0);
     assert!(meta.engine().session(sid).await.unwrap().is_some());
+    meta.close().await.unwrap();
+}
+
+async fn sessions_and_quotas_are_in_the_change_log(store: Store) {
+    store.format(|setting| setting.change_log = true).await;
+    let meta = store.start().await;
+    let limits = Limits { space: None, inodes: Some(5) };
+    meta.quota_set(QuotaKey::Dir(Ino::ROOT), limits, false).await.unwrap();
+    meta.quota_delete(QuotaKey::Dir(Ino::ROOT)).await.unwrap();
+    meta.close().await.unwrap();
+    let lines = store.engine().await.change_log(0, 100).await.unwrap();
+    for op in ["NEWSESSION(1,", "SETQUOTA(0,1,-1,5)", "DELQUOTA(0,1)", "CLEANSESSION(1)"] {
+        assert!(lines.iter().any(|(_, line)| line.contains(op)), "{op}: {lines:?}");
+    }
+}
+
+async fn the_change_log_is_trimmed(store: Store) {
+    store.format(|setting| (setting.change_log, setting.change_log_max_lines) = (true, 2)).await;
+    let meta = store.start().await;
+    for i in 0..5 {
+        let dir = name(&format!("d{i}"));
+        meta.mkdir(&Caller::root(), Ino::ROOT, &dir, 0o755, 0).await.unwrap();
+    }
+    assert!(meta.engine().change_log(0, 100).await.unwrap().len() > 4);
+    meta.run_job(Job::ChangeLog).await.unwrap();
+    let lines = meta.engine().change_log(0, 100).await.unwrap();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[1].1.contains("d4"), "{lines:?}");
     meta.close().await.unwrap();
 }
 

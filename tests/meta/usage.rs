@@ -14,6 +14,7 @@ on_every_store! {
     a_directory_knows_what_its_entries_use,
     stats_of_several_changes_add_up,
     a_missing_stat_is_counted,
+    regression_entries_made_while_the_root_is_first_counted_count_once,
     a_stat_that_would_turn_negative_is_counted,
     a_removed_directory_gets_no_stat,
     stats_are_not_kept_when_switched_off,
@@ -146,6 +147,27 @@ async fn a_missing_stat_is_counted(store: Store) {
     meta.engine().clear_dir_stats().await.unwrap();
     assert_eq!(meta.dir_stat(dir).await.unwrap(), stat(0, 2, 2));
     assert_eq!(stored_stat(&store, dir).await, Some(stat(0, 2, 2)));
+    meta.close().await.unwrap();
+}
+
+/// A fresh root has no record, so the first flush would count it: beside whoever makes entries.
+async fn regression_entries_made_while_the_root_is_first_counted_count_once(store: Store) {
+    store.format(|_| {}).await;
+    let meta = store.start().await;
+    let busy = async {
+        for number in 0..30 {
+            create(&meta, ROOT, &number.to_string()).await;
+        }
+    };
+    let flushing = async {
+        for _ in 0..10 {
+            meta.flush_dir_stats().await.unwrap();
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::join!(busy, flushing);
+    meta.flush_dir_stats().await.unwrap();
+    assert_eq!(stored_stat(&store, ROOT).await, Some(stat(0, 30, 30)));
     meta.close().await.unwrap();
 }
 

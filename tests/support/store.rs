@@ -11,6 +11,8 @@ use jfs::meta::{Meta, Options};
 use tempfile::TempDir;
 use uuid::Uuid;
 
+use super::redis::RedisServer;
+
 /// An empty store for one test. Every client opens it anew, as another machine would.
 pub struct Store {
     url: String,
@@ -28,6 +30,10 @@ impl Store {
         let folder = TempDir::new().unwrap();
         let url = format!("sqlite3://{}/meta.db", folder.path().display());
         Self { url, _folder: Some(folder) }
+    }
+
+    pub fn redis() -> Self {
+        Self { url: RedisServer::shared().fresh_url(), _folder: None }
     }
 
     pub fn url(&self) -> &str {
@@ -86,6 +92,7 @@ macro_rules! on_every_store {
     ($($body:ident),* $(,)?) => {
         $crate::on_every_store!(@engine memory; $($body),*);
         $crate::on_every_store!(@engine sqlite; $($body),*);
+        $crate::on_every_store!(@engine redis; $($body),*);
     };
     (@engine $engine:ident; $($body:ident),*) => {
         mod $engine {

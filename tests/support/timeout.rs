@@ -71,34 +71,3 @@ pub fn avoid_the_hour() {
         thread::sleep(Duration::from_secs(left));
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use super::*;
-
-    #[test]
-    fn a_body_in_time_answers() {
-        assert_eq!(within(Duration::from_secs(5), || 7), 7);
-    }
-
-    #[test]
-    fn a_body_that_hangs_fails_and_is_cleaned_up() {
-        static CLEANED: AtomicBool = AtomicBool::new(false);
-        let failed = panic::catch_unwind(|| {
-            within(Duration::from_millis(50), || {
-                on_timeout(|| CLEANED.store(true, Ordering::SeqCst));
-                thread::sleep(Duration::from_secs(2));
-            });
-        });
-        assert!(failed.is_err());
-        assert!(CLEANED.load(Ordering::SeqCst));
-    }
-
-    #[test]
-    #[should_panic(expected = "as it was")]
-    fn a_panic_of_the_body_is_passed_on() {
-        within(Duration::from_secs(5), || panic!("as it was"));
-    }
-}

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::{StreamExt, stream};
 
@@ -18,6 +19,10 @@ use crate::meta::record::{Attr, DirStat};
 const BATCH: usize = 1000;
 /// Directories counted anew at once.
 const RECOUNTS: usize = 8;
+/// How often a directory is counted that changes meanwhile.
+const TRIES: usize = 5;
+/// An operation tells what it changed this soon after its commit.
+const SOON: Duration = Duration::from_millis(5);
 
 #[derive(Default)]
 pub struct DirStats {
@@ -38,6 +43,10 @@ impl DirStats {
     /// Drops what is owed for a directory that is gone, or about to be counted.
     pub fn forget(&self, dir: Ino) {
         self.lock().remove(&dir);
+    }
+
+    fn is_owed(&self, dir: Ino) -> bool {
+        self.lock().contains_key(&dir)
     }
 
     fn take(&self) -> Vec<(Ino, DirStat)> {
@@ -121,13 +130,36 @@ impl Meta {
     /// Counts a directory's entries and stores the result.
     pub(super) async fn recount_dir(&self, dir: Ino) -> Result<DirStat> {
         self.counts.recount();
-        // What is owed up to here is about to be counted.
-        self.dir_stats.forget(dir);
-        let stat = self.count_dir(dir).await?;
+        let stat = self.count_quiet_dir(dir).await?;
         self.attr_now(dir).await?.ok_or(Error::NotFound)?.into_dir()?;
         self.engine.put_dir_stat(dir, &stat).await?;
         self.log_apart(LogOp::DirStat { ino: dir, stat }).await;
         Ok(stat)
+    }
+
+    /// Stores the usage of the root if nobody has: no `mkdir` began its record. Done before the
+    /// first operation, since a count beside operations may count them twice.
+    pub(super) async fn begin_root_stat(&self) -> Result<()> {
+        if self.facts.setting().dir_stats && self.stored_dir_stat(Ino::ROOT).await?.is_none() {
+            self.recount_dir(Ino::ROOT).await?;
+        }
+        Ok(())
+    }
+
+    /// Counts a directory's entries, if possible at a moment when this client does not change it:
+    /// what is told during the count may have been counted as well.
+    async fn count_quiet_dir(&self, dir: Ino) -> Result<DirStat> {
+        let mut tries = 1;
+        loop {
+            // What is owed up to here is about to be counted.
+            self.dir_stats.forget(dir);
+            let stat = self.count_dir(dir).await?;
+            tokio::time::sleep(SOON).await;
+            if tries == TRIES || !self.dir_stats.is_owed(dir) {
+                return Ok(stat);
+            }
+            tries += 1;
+        }
     }
 
     /// Counts a directory's entries.

@@ -53,6 +53,7 @@ impl Meta {
         self.facts.put_sid(sid);
         self.start_heartbeat();
         if !read_only {
+            self.begin_root_stat().await?;
             self.start_flushing();
             self.start_jobs();
         }

@@ -63,8 +63,8 @@ impl StatFs {
         let mut total = capacity.max(space);
         if capacity == 0 {
             total = SHOWN_SPACE;
-            // A fifth of what is shown stays free.
-            while u128::from(total) * 8 < u128::from(space) * 10 {
+            // A fifth of what is shown stays free, as far as numbers go.
+            while u128::from(total) * 8 < u128::from(space) * 10 && total < u64::MAX {
                 total = total.saturating_mul(2);
             }
         }

@@ -84,7 +84,10 @@ pub(super) fn drop_dir<T>(
         plan.push(Change::RemoveXattrs(ino));
         plan.effects.stale.push(ino);
         plan.use_space(-4096, -1);
-        plan.use_owner(node.uid, node.gid, -4096, -1);
+        // The trash's own directories are nobody's.
+        if dir != Ino::TRASH {
+            plan.use_owner(node.uid, node.gid, -4096, -1);
+        }
     }
     hour
 }

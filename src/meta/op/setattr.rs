@@ -2,8 +2,8 @@
 
 use super::{access, acl, log};
 use crate::error::{Error, Result};
-use crate::meta::record::changelog::LogOp;
 use crate::meta::record::Attr;
+use crate::meta::record::changelog::LogOp;
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Operation, Plan, Timestamp};
 
 const SETUID_SETGID: u16 = 0o6000;

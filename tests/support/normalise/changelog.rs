@@ -22,6 +22,7 @@ const KINDS: &[(&str, &str)] = &[
     ("ATTACH", "ii."),
     ("COMPACTCHUNK", "i....s."),
     ("DELCHUNK", "i."),
+    ("DELETESLICE", "s."),
     ("FLOCK", "it."),
     ("SETLK", "it...t"),
     ("SETXATTR", "i..."),
@@ -74,25 +75,5 @@ fn argument(arg: &str, kind: char, ids: &mut Ids) -> String {
         ('n', Ok(sid)) => ids.sid(sid),
         ('t', _) => "t".to_owned(),
         _ => arg.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_loses_clock_session_and_ids_only() {
-        let line = "1794789868.461127873|CREATE(2,cl,0,0,1,438,18,,linux,true):12|(1,2)";
-        let mut ids = Ids::default();
-        assert_eq!(show(line, &mut ids), "CREATE(ino1,cl,0,0,1,438,18,,linux,t):ino2");
-        let line = "1794789868.465282202|UNLINK(2,cl,9223372032828243969,false,false):12|(1,4)";
-        assert_eq!(show(line, &mut ids), "UNLINK(ino1,cl,hour1,false,t):ino2");
-        let line = "1794789868.465282202|RMDIR(2,a|b,0):12|(1,5)";
-        assert_eq!(show(line, &mut ids), "RMDIR(ino1,a|b,none):ino2");
-        let line = "1794789868.465282202|SETQUOTA(0,2,-1,100)|(1,6)";
-        assert_eq!(show(line, &mut ids), "SETQUOTA(0,ino1,-1,100)");
-        let line = "1794789868.465282202|SETQUOTA(1,2,-1,100)|(1,6)";
-        assert_eq!(show(line, &mut ids), "SETQUOTA(1,2,-1,100)");
     }
 }

@@ -179,7 +179,9 @@ impl Slice {
     }
 
     pub fn show(&self, ids: &mut Ids) -> String {
-        let Self { pos, id, size, off, len } = *self;
+        let Self { pos, id, size, len, .. } = *self;
+        // A hole has no content to begin within; the Go client may leave a number here.
+        let off = if id == 0 { 0 } else { self.off };
         format!("at {pos}: {} of {size}, {len} from {off}", ids.slice(id))
     }
 }

@@ -31,8 +31,8 @@ async fn sessions_of_old_clients_are_stale_after_five_silent_minutes() {
     let engine = server.engine().await;
     server.run::<i64>(&["ZADD", "sessions", "1000", "7"]);
     let stored = StoredSession { sid: Sid(7), expire: 1300, info: Vec::new() };
-    assert_eq!(engine.sessions().await.unwrap(), [stored.clone()]);
-    assert_eq!(engine.session(Sid(7)).await.unwrap(), Some(stored));
+    assert_eq!(engine.session(Sid(7)).await.unwrap(), Some(stored.clone()));
+    assert_eq!(engine.sessions().await.unwrap(), [stored]);
     assert!(engine.stale_sessions(1300, 10).await.unwrap().is_empty());
     assert_eq!(engine.stale_sessions(1301, 10).await.unwrap(), [Sid(7)]);
     engine.remove_session(Sid(7)).await.unwrap();

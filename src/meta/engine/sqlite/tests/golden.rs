@@ -27,8 +27,8 @@ fn cell(value: &Value) -> String {
         Value::Real(number) => format!("real {number}"),
         Value::Text(text) => text.clone(),
         Value::Blob(blob) => {
-            let hex: String = blob.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("x{hex}")
+            let digits = blob.iter().map(|byte| format!("{byte:02x}"));
+            format!("x{}", digits.collect::<Vec<_>>().concat())
         }
     }
 }

@@ -140,7 +140,8 @@ async fn what_the_go_client_wrote_is_read() {
     let file = all(&engine, dir).await[0].1;
     let seen = attr(&engine, file.ino).await;
     assert_eq!((seen.length, seen.nlink, seen.parent), (21, 2, Ino::NONE));
-    assert_eq!(seen.mtime, Timestamp { sec: stats.mtime(), nsec: stats.mtime_nsec() as u32 });
+    let nsec = u32::try_from(stats.mtime_nsec()).unwrap();
+    assert_eq!(seen.mtime, Timestamp { sec: stats.mtime(), nsec });
     let Record::Chunk(slices) = engine.read(&[Key::Chunk(file.ino, 0)]).await.unwrap().remove(0)
     else {
         panic!()

@@ -1,13 +1,13 @@
 //! Locks and the Go client: what either holds, the other respects and waits for.
-#![cfg(test)]
-
-mod support;
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::support::juicefs::Volume;
+use super::support::redis::RedisServer;
+use super::support::timeout::{MOUNTED, within};
 use jfs::Error;
 use jfs::meta::record::LockKind::{Read, Write};
 use jfs::meta::record::PlockRange;
@@ -15,9 +15,6 @@ use jfs::meta::{Ino, LockOwner, Meta, Options, Registration};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
-use support::juicefs::Volume;
-use support::redis::RedisServer;
-use support::timeout::{MOUNTED, within};
 use tempfile::TempDir;
 
 const OWNER: LockOwner = LockOwner(0xFFFF_0000_0000_0001);

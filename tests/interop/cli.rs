@@ -1,0 +1,159 @@
+//! Our program and the Go client's say the same about a volume, and each sees what the other set.
+
+use std::fs;
+use std::time::Duration;
+
+use jfs::meta::Options;
+use serde_json::Value;
+
+use super::place::{Client, Place, Store, jfs_mount};
+use super::play::runtime;
+use super::step::Step;
+use super::support::juicefs::juicefs;
+use super::support::normalise::assert_same;
+use super::support::timeout::{MOUNTED, within};
+use super::support::tree::Tree;
+
+/// So long that no session record changes during a test.
+const SLOW: Duration = Duration::from_secs(600);
+
+fn on_each_store(body: fn(Store)) {
+    within(MOUNTED, move || {
+        body(Store::Redis);
+        body(Store::Sqlite);
+    });
+}
+
+/// Runs `ACTION META-URL OPTIONS` by both programs; fails the test unless both print the same JSON.
+#[track_caller]
+fn same_json(place: &Place, words: &[&str]) -> Value {
+    let words = [&[words[0], &place.url], &words[1..]].concat();
+    let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let theirs = parse(&juicefs(&words).ok().stdout);
+    assert_same(&theirs, &parse(&jfs_mount(&words).ok().stdout));
+    theirs
+}
+
+/// As [`same_json`], for `quota ACTION` and its tables.
+#[track_caller]
+fn same_table(place: &Place, action: &str, options: &[&str]) -> String {
+    let words = [&["quota", action, &place.url], options].concat();
+    let (theirs, ours) = (juicefs(&words).ok().stdout, jfs_mount(&words).ok().stdout);
+    // The Go client's word for a limit that was never set is the one for a limit left alone.
+    let theirs = theirs.replace("unchanged", "unlimited");
+    assert_eq!(theirs, ours, "{action} {options:?}: Go on the left");
+    theirs
+}
+
+#[test]
+fn status_is_the_same() {
+    on_each_store(|store| {
+        let place = Place::formatted(store, Client::Go, &["--trash-days", "1"]);
+        same_json(&place, &["status"]);
+        let mount = place.go.mount(&["--heartbeat", "600"]);
+        fs::write(mount.path().join("file"), "content").unwrap();
+        fs::write(mount.path().join("removed"), "content").unwrap();
+        fs::remove_file(mount.path().join("removed")).unwrap();
+        runtime().block_on(async {
+            let mount_point = "/mnt/ours".to_owned();
+            let options = Options { heartbeat: SLOW, mount_point, ..Options::default() };
+            let ours = place.open(options).await;
+            let file = ours.meta.ino("/file").await;
+            let owner = jfs::meta::LockOwner(7);
+            let kind = Some(jfs::meta::record::LockKind::Write);
+            ours.meta.flock(file, owner, kind, false).await.unwrap();
+            ours.meta.set_plock(file, owner, kind, 3..=9, 77, false).await.unwrap();
+            // The Go client adds usage up in memory for a moment.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let status = same_json(&place, &["status"]);
+            for session in status["Sessions"].as_array().unwrap() {
+                let sid = session["Sid"].to_string();
+                same_json(&place, &["status", "--session", &sid]);
+            }
+            same_json(&place, &["status", "--more"]);
+            ours.meta.close().await.unwrap();
+        });
+        mount.unmount();
+        assert_eq!(same_json(&place, &["status"])["Stat"]["UsedInodes"], 3);
+    });
+}
+
+#[test]
+fn config_is_the_same_and_each_sees_what_the_other_set() {
+    on_each_store(|store| {
+        let place = Place::formatted(store, Client::Go, &["--trash-days", "1"]);
+        same_json(&place, &["config"]);
+        place.go.run("config", &["--capacity", "10", "--trash-days", "3", "--yes"]).ok();
+        let setting = same_json(&place, &["config"]);
+        assert_eq!(
+            (&setting["Capacity"], &setting["TrashDays"]),
+            (&(10_u64 << 30).into(), &3.into())
+        );
+        let url = &place.url;
+        jfs_mount(&["config", url, "--inodes", "1000", "--upload-limit", "80", "--yes"]).ok();
+        let setting = same_json(&place, &["config"]);
+        assert_eq!((&setting["Inodes"], &setting["UploadLimit"]), (&1000.into(), &80.into()));
+        assert_eq!(setting["Capacity"], 10_u64 << 30);
+
+        // What one refuses the other refuses.
+        for words in [
+            &["config", url, "--min-client-version", "nonsense", "--yes"][..],
+            &["config", url, "--capacity", "much", "--yes"],
+            &["format", url, "other-name"],
+            &["format", url, "volume", "--trash-days", "-1"],
+        ] {
+            juicefs(words).refused();
+            jfs_mount(words).refused();
+        }
+        same_json(&place, &["config"]);
+    });
+}
+
+#[test]
+fn each_sees_the_quotas_that_the_other_set() {
+    on_each_store(|store| {
+        let place = Place::formatted(store, Client::Ours, &["--trash-days", "0"]);
+        runtime().block_on(async {
+            let ours = place.open(Options::default()).await;
+            for dir in ["/ours", "/theirs", "/plain"] {
+                ours.meta.dir(dir).await;
+                ours.act(&Step::File(format!("{dir}/file"), 0o644)).await.unwrap();
+                ours.act(&Step::Write(format!("{dir}/file"), 0, 10_000)).await.unwrap();
+                ours.act(&Step::Chown(format!("{dir}/file"), 1000, 2000)).await.unwrap();
+            }
+            ours.meta.close().await.unwrap();
+        });
+        let url = place.url.as_str();
+        let set = ["quota", "set", url];
+        let words = |options: &[&'static str]| -> Vec<&str> { [&set[..], options].concat() };
+        jfs_mount(&words(&["--path", "/ours", "--capacity", "1", "--inodes", "100"])).ok();
+        juicefs(&words(&["--path", "/theirs", "--capacity", "2"])).ok();
+        same_table(&place, "list", &[]);
+        jfs_mount(&words(&["--uid", "1000", "--inodes", "50"])).ok();
+        juicefs(&words(&["--gid", "2000", "--capacity", "3", "--inodes", "9"])).ok();
+        let table = same_table(&place, "list", &[]);
+        for word in ["/ours", "/theirs", "1000", "2000", "1.0 GiB", "100"] {
+            assert!(table.contains(word), "no {word} in\n{table}");
+        }
+        for whose in
+            [["--path", "/ours"], ["--path", "/theirs"], ["--uid", "1000"], ["--gid", "2000"]]
+        {
+            same_table(&place, "get", &whose);
+        }
+        same_table(&place, "check", &["--path", "/ours"]);
+        same_table(&place, "check", &["--path", "/theirs"]);
+        jfs_mount(&["quota", "delete", url, "--path", "/theirs"]).ok();
+        juicefs(&["quota", "delete", url, "--path", "/ours"]).ok();
+        let table = same_table(&place, "list", &[]);
+        assert!(!table.contains("/ours") && !table.contains("/theirs"), "{table}");
+        for words in [
+            &["quota", "set", url, "--path", "/missing", "--inodes", "1"][..],
+            &["quota", "set", url, "--path", "/plain/file", "--inodes", "1"],
+            &["quota", "check", url, "--path", "/plain"],
+            &["quota", "set", url, "--uid", "0", "--inodes", "1"],
+        ] {
+            juicefs(words).refused();
+            jfs_mount(words).refused();
+        }
+    });
+}

@@ -1,0 +1,241 @@
+//! Sessions of both clients side by side, and each cleaning up after the other.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use jfs::meta::record::LockKind::{Read, Write};
+use jfs::meta::record::SessionInfo;
+use jfs::meta::{Caller, Ino, LockOwner, Name, Options, Sid};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use serde_json::Value;
+
+use super::log;
+use super::ours::Ours;
+use super::place::{Client, Place, Store};
+use super::play::runtime;
+use super::step::Step;
+use super::support::command::poll;
+use super::support::normalise::assert_same;
+use super::support::timeout::{MOUNTED, within};
+use super::support::tree::Tree;
+
+/// Of ours; it expires after five.
+const BEAT: Duration = Duration::from_secs(1);
+/// Until a client with a heartbeat of two seconds has noticed that another one is gone.
+const CLEANED: Duration = Duration::from_secs(60);
+const OWNER: LockOwner = LockOwner(0xFFFF_0000_0000_0007);
+
+fn on_each_store(body: fn(Store)) {
+    within(MOUNTED, move || {
+        body(Store::Redis);
+        body(Store::Sqlite);
+    });
+}
+
+/// What a client that dies leaves behind, by ours: an open file that is removed, and locks.
+async fn hold(ours: &Ours) -> Ino {
+    let caller = Caller::root();
+    let name = |text: &str| Name::new(text).unwrap();
+    let (open, _) =
+        ours.meta.create(&caller, Ino::ROOT, &name("open"), (0o644, 0o022), true).await.unwrap();
+    ours.act(&Step::Write("/open".to_owned(), 0, 7)).await.unwrap();
+    ours.meta.unlink(&caller, Ino::ROOT, &name("open")).await.unwrap();
+    for file in ["flock", "shared", "range"] {
+        ours.meta.file(&format!("/{file}")).await;
+    }
+    let meta = &ours.meta;
+    meta.flock(meta.ino("/flock").await, OWNER, Some(Write), false).await.unwrap();
+    meta.flock(meta.ino("/shared").await, OWNER, Some(Read), false).await.unwrap();
+    let range = meta.ino("/range").await;
+    meta.set_plock(range, OWNER, Some(Write), 10..=29, 7, false).await.unwrap();
+    meta.set_plock(range, OWNER, Some(Read), 40..=44, 7, false).await.unwrap();
+    open
+}
+
+/// The same by the Go client.
+fn hold_by_go(root: &Path) -> Vec<File> {
+    let file = |name: &str| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).open(root.join(name)).unwrap()
+    };
+    let open = file("open");
+    std::os::unix::fs::FileExt::write_all_at(&open, &super::step::content(0, 7), 0).unwrap();
+    open.sync_all().unwrap();
+    fs::remove_file(root.join("open")).unwrap();
+    let (whole, shared, range) = (file("flock"), file("shared"), file("range"));
+    whole.lock().unwrap();
+    shared.lock_shared().unwrap();
+    lock_range(&range, libc::F_WRLCK, 10, 20);
+    lock_range(&range, libc::F_RDLCK, 40, 5);
+    vec![open, whole, shared, range]
+}
+
+fn lock_range(file: &File, kind: libc::c_int, start: i64, len: i64) {
+    let (l_type, l_whence) = (kind.try_into().unwrap(), libc::SEEK_SET.try_into().unwrap());
+    let lock = libc::flock { l_type, l_whence, l_start: start, l_len: len, l_pid: 0 };
+    fcntl(file, FcntlArg::F_SETLK(&lock)).unwrap();
+}
+
+#[test]
+fn what_a_session_holds_is_the_same() {
+    on_each_store(|store| {
+        let options = ["--trash-days", "0"];
+        let (theirs, ours) = (
+            Place::formatted(store, Client::Go, &options),
+            Place::formatted(store, Client::Ours, &options),
+        );
+        let mount = theirs.go.mount(&[]);
+        let held = hold_by_go(mount.path());
+        runtime().block_on(async {
+            let client = ours.open(Options::default()).await;
+            let open = hold(&client).await;
+            client.meta.flush().await.unwrap();
+            let pictures = || {
+                let (mut left, mut right) = (theirs.stored(), ours.stored());
+                forget_shared_flocks(&mut right);
+                (log::take(&mut left), log::take(&mut right));
+                (left, right)
+            };
+            // The Go client writes usage up to some seconds later.
+            poll(Duration::from_secs(20), || pictures().0 == pictures().1);
+            let (left, right) = pictures();
+            assert_same(&left, &right);
+            client.meta.close_file(open).await.unwrap();
+            client.meta.idle().await;
+            client.meta.close().await.unwrap();
+        });
+        ours.settle();
+        drop(held);
+        theirs.settle();
+        mount.unmount();
+        assert_same(&theirs.dumped(), &ours.dumped());
+    });
+}
+
+/// In Redis the Go client does not note shared flocks with its session, so they outlive it if it
+/// dies. Ours are noted.
+fn forget_shared_flocks(stored: &mut Value) {
+    let shared = stored.pointer("/droot/shared/1").and_then(Value::as_str).map(str::to_owned);
+    let (Some(shared), Some(keys)) = (shared, stored.as_object_mut()) else { return };
+    for (key, held) in keys.iter_mut().filter(|(key, _)| key.starts_with("locked")) {
+        let held = held.as_array_mut().unwrap_or_else(|| panic!("{key} is no set"));
+        held.retain(|lock| lock.as_str() != Some(&format!("lockf{shared}")));
+    }
+}
+
+#[test]
+fn each_lists_the_session_of_the_other() {
+    on_each_store(|store| {
+        let place = Place::formatted(store, Client::Go, &["--trash-days", "0"]);
+        let mount = place.go.mount(&[]);
+        let sessions = runtime().block_on(async {
+            let options = Options { mount_point: "/mnt/ours".to_owned(), ..Options::default() };
+            let ours = place.open(options).await;
+            let open = hold(&ours).await;
+            let status = place.go.status();
+            let sessions = status["Sessions"].as_array().unwrap().clone();
+            assert_eq!(sessions.len(), 2, "{status}");
+            let own = sessions.iter().find(|one| one["MountPoint"] == "/mnt/ours").unwrap();
+            let stored = ours.meta.engine().sessions().await.unwrap();
+            assert_eq!(stored.len(), 2);
+            let sid = own["Sid"].as_u64().unwrap();
+            let said = stored.iter().find(|one| one.sid == Sid(sid)).unwrap();
+            let said = SessionInfo::decode(&said.info).unwrap();
+            assert_eq!(own["HostName"], said.host_name);
+            assert_eq!(own["Version"], said.version);
+            assert_eq!(own["ProcessID"], std::process::id());
+
+            let theirs = stored.iter().find(|one| one.sid != Sid(sid)).unwrap();
+            let theirs = SessionInfo::decode(&theirs.info).unwrap();
+            assert_eq!(Path::new(&theirs.mount_point), mount.path());
+            assert!(theirs.version.starts_with("1.4.1"), "{}", theirs.version);
+
+            // One session in full: with what it holds.
+            let full = place.go.run("status", &["--session", &sid.to_string()]).ok();
+            let full: Value = serde_json::from_str(&full.stdout).unwrap();
+            assert_eq!(full["Sustained"], serde_json::json!([open.0]), "{full}");
+            let locks = |kind: &str| full[kind].as_array().map_or(0, Vec::len);
+            assert_eq!((locks("Flocks"), locks("Plocks")), (2, 1), "{full}");
+            ours.meta.close().await.unwrap();
+            sessions
+        });
+        assert_eq!(sessions.len(), 2);
+        mount.unmount();
+    });
+}
+
+#[test]
+fn go_cleans_up_after_us() {
+    on_each_store(|store| {
+        let place = Place::formatted(store, Client::Go, &["--trash-days", "0"]);
+        // Its first cleaning is after one heartbeat; background jobs must be on.
+        let dead = runtime();
+        let open = dead.block_on(async {
+            let options = Options { heartbeat: BEAT, ..Options::default() };
+            let ours = place.open(options).await;
+            let open = hold(&ours).await;
+            // What is owed of usage would be lost.
+            ours.meta.flush().await.unwrap();
+            open
+        });
+        // All tasks end where they are, and nobody closes the session.
+        dead.shutdown_background();
+        assert_eq!(place.go.status()["Sessions"].as_array().unwrap().len(), 1);
+
+        let mount = place.go.mount_with_jobs(&["--heartbeat", "2"]);
+        let gone = || place.go.status()["Sessions"].as_array().unwrap().len() == 1;
+        assert!(poll(CLEANED, gone), "{}", place.go.status());
+        let at = |name: &str| File::options().read(true).write(true).open(mount.path().join(name));
+        at("flock").unwrap().try_lock().unwrap();
+        at("shared").unwrap().try_lock().unwrap();
+        lock_range(&at("range").unwrap(), libc::F_WRLCK, 0, 0);
+        place.settle();
+        runtime().block_on(async {
+            let meta = place.visit().await;
+            assert!(meta.getattr(open).await.is_err(), "the removed file is still there");
+        });
+        mount.unmount();
+        place.approved();
+    });
+}
+
+#[test]
+fn we_clean_up_after_go() {
+    on_each_store(|store| {
+        let place = Place::formatted(store, Client::Go, &["--trash-days", "0"]);
+        let mount = place.go.mount(&["--heartbeat", "1"]);
+        let held = hold_by_go(mount.path());
+        let open = Ino(held[0].metadata().unwrap().ino());
+        mount.kill();
+        drop(held);
+        runtime().block_on(async {
+            let ours = place.open(Options::default()).await;
+            let meta = &ours.meta;
+            assert_eq!(meta.engine().sessions().await.unwrap().len(), 2);
+            assert_eq!(meta.clean_stale_sessions().await.unwrap(), 0, "it has not expired");
+            meta.getattr(open).await.unwrap();
+            let mut cleaned = 0;
+            for _ in 0..200 {
+                cleaned += meta.clean_stale_sessions().await.unwrap();
+                if cleaned > 0 {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            assert_eq!(cleaned, 1);
+            assert_eq!(meta.engine().sessions().await.unwrap().len(), 1);
+            assert!(meta.getattr(open).await.is_err(), "the removed file is still there");
+            let flock = meta.ino("/flock").await;
+            meta.flock(flock, OWNER, Some(Write), false).await.unwrap();
+            let range = meta.ino("/range").await;
+            meta.set_plock(range, OWNER, Some(Write), 0..=100, 7, false).await.unwrap();
+            meta.idle().await;
+            meta.close().await.unwrap();
+        });
+        place.settle();
+        place.approved();
+    });
+}

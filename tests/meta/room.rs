@@ -1,0 +1,177 @@
+//! What limits cost: requests to the store, counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use jfs::error::Result;
+use jfs::meta::engine::CommitError;
+use jfs::meta::engine::kv::{KvEngine, KvStore, KvTxn, MemoryStore, Pair, Scan, StoreTraits};
+use jfs::meta::record::{FileKind, QuotaKey, Setting};
+use jfs::meta::{Caller, Ino, Limits, Meta, Name, NodeKind};
+
+use crate::support::store::{quiet, setting};
+
+/// A store that counts what it is asked.
+struct CountedStore {
+    store: Arc<MemoryStore>,
+    requests: Arc<AtomicU64>,
+}
+
+struct CountedTxn {
+    txn: Box<dyn KvTxn>,
+    requests: Arc<AtomicU64>,
+}
+
+#[async_trait]
+impl KvStore for CountedStore {
+    fn traits(&self) -> StoreTraits {
+        self.store.traits()
+    }
+
+    fn place(&self) -> &str {
+        self.store.place()
+    }
+
+    async fn begin(&self) -> Result<Box<dyn KvTxn>> {
+        let requests = Arc::clone(&self.requests);
+        Ok(Box::new(CountedTxn { txn: self.store.begin().await?, requests }))
+    }
+
+    async fn get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.store.get(keys).await
+    }
+
+    async fn scan(&self, scan: &Scan) -> Result<Vec<Pair>> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.store.scan(scan).await
+    }
+
+    async fn wipe(&self) -> Result<()> {
+        self.store.wipe().await
+    }
+}
+
+#[async_trait]
+impl KvTxn for CountedTxn {
+    async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.txn.get(keys).await
+    }
+
+    async fn scan(&mut self, scan: &Scan) -> Result<Vec<Pair>> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.txn.scan(scan).await
+    }
+
+    fn put(&mut self, key: Vec<u8>, value: Bytes) {
+        self.txn.put(key, value);
+    }
+
+    fn delete(&mut self, key: Vec<u8>) {
+        self.txn.delete(key);
+    }
+
+    fn version(&self) -> u64 {
+        self.txn.version()
+    }
+
+    async fn commit(&mut self) -> Result<(), CommitError> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.txn.commit().await
+    }
+}
+
+/// A client that was not started, so that nobody else asks, with a directory three levels down.
+struct Counted {
+    meta: Arc<Meta>,
+    requests: Arc<AtomicU64>,
+    deep: Ino,
+}
+
+impl Counted {
+    async fn new(setting: Setting) -> Self {
+        let requests = Arc::<AtomicU64>::default();
+        let store = CountedStore { store: MemoryStore::new(), requests: Arc::clone(&requests) };
+        let meta = Meta::new(Arc::new(KvEngine::new(Arc::new(store))), quiet());
+        meta.init(setting, false).await.unwrap();
+        let mut deep = Ino::ROOT;
+        for name in ["a", "b", "c"] {
+            let name = Name::new(name).unwrap();
+            deep = meta.mkdir(&Caller::root(), deep, &name, 0o755, 0).await.unwrap().0;
+        }
+        Self { meta, requests, deep }
+    }
+
+    /// Requests that one creation costs.
+    async fn create(&self, name: &str) -> u64 {
+        let before = self.requests.load(Ordering::Relaxed);
+        let node = NodeKind { kind: FileKind::File, rdev: 0 };
+        let name = Name::new(name).unwrap();
+        self.meta.mknod(&Caller::root(), self.deep, &name, node, (0o644, 0)).await.unwrap();
+        self.requests.load(Ordering::Relaxed) - before
+    }
+}
+
+async fn plain_cost() -> u64 {
+    let counted = Counted::new(setting()).await;
+    counted.create("first").await;
+    counted.create("second").await
+}
+
+#[tokio::test]
+async fn limits_of_the_volume_cost_no_request() {
+    let limited = Setting { capacity: 1 << 40, inodes: 1 << 20, ..setting() };
+    let counted = Counted::new(limited).await;
+    counted.create("first").await;
+    assert_eq!(counted.create("second").await, plain_cost().await);
+}
+
+#[tokio::test]
+async fn limits_of_owners_cost_no_request() {
+    let counted = Counted::new(setting()).await;
+    let limits = Limits { space: Some(1 << 40), inodes: None };
+    counted.meta.quota_set(QuotaKey::User(0), limits, false).await.unwrap();
+    counted.create("first").await;
+    assert_eq!(counted.create("second").await, plain_cost().await);
+}
+
+#[tokio::test]
+async fn limits_of_directories_cost_a_request_for_each_unknown_ancestor_once() {
+    let counted = Counted::new(setting()).await;
+    let limits = Limits { space: Some(1 << 40), inodes: None };
+    counted.meta.quota_set(QuotaKey::Dir(Ino::ROOT), limits, false).await.unwrap();
+    counted.create("zeroth").await;
+    // A heartbeat forgets where directories are: others may have moved them. One of the three is
+    // read by the creation itself.
+    counted.meta.beat().await.unwrap();
+    let plain = plain_cost().await;
+    let cold = counted.create("first").await;
+    assert!((plain + 2..=plain + 3).contains(&cold), "{cold} and {plain}");
+    assert_eq!(counted.create("second").await, plain);
+}
+
+/// Calls of the layers above become tasks, so what they wait for must be able to move.
+#[tokio::test]
+async fn what_callers_wait_for_can_move_between_threads() {
+    fn check<T: Send>(_: T) {}
+    let counted = Counted::new(setting()).await;
+    let meta = &counted.meta;
+    check(meta.init(setting(), false));
+    check(meta.start(jfs::meta::Registration::New));
+    check(meta.close());
+    check(meta.beat());
+    check(meta.flush());
+    check(meta.lost());
+    check(meta.summary(Ino::ROOT, true));
+    check(meta.check_dir_stats(Ino::ROOT, true));
+    check(meta.statfs(Ino::ROOT));
+    check(meta.quota_set(QuotaKey::User(1), Limits::default(), true));
+    check(meta.quota_check(Ino::ROOT, true, true));
+    check(meta.quota_check_owners(true));
+    check(meta.paths(Ino::ROOT));
+    check(meta.chroot("/"));
+    check(meta.take_turn(jfs::meta::client::Job::StaleSessions));
+}
