@@ -5,6 +5,7 @@
 mod support;
 
 mod acl;
+mod compaction;
 mod content;
 mod content_model;
 mod contention;
@@ -14,6 +15,7 @@ mod model;
 mod names;
 mod quota;
 mod reference;
+mod resize;
 mod room;
 mod round_trips;
 mod sessions;

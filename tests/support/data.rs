@@ -6,12 +6,18 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use jfs::meta::client::SliceStore;
+use jfs::meta::engine::kv::MemoryStore;
 use jfs::meta::engine::{Key, Record};
 use jfs::meta::op::copy::Copied;
+use jfs::meta::op::setattr::AttrSet;
 use jfs::meta::record::{CHUNK_SIZE, Counter, Slice, SliceSize};
 use jfs::meta::{Caller, Ino, Meta, Name, SliceId, Timestamp};
 use jfs::{Error, Result};
+use nix::fcntl::FallocateFlags;
 use tokio::sync::Notify;
+
+use super::records::{put_node, stored_attr};
+use super::volume::Volume;
 
 pub const MIB: u64 = 1 << 20;
 
@@ -219,5 +225,73 @@ pub fn refused<T>(result: Result<T>) -> nix::errno::Errno {
     match result {
         Ok(_) => panic!("should have been refused"),
         Err(error) => error.errno(),
+    }
+}
+
+pub async fn resize(meta: &Meta, ino: Ino, length: u64) {
+    let attr = meta.truncate(&Caller::root(), ino, length).await.unwrap();
+    assert_eq!(attr.length, length);
+}
+
+pub async fn punch(meta: &Meta, ino: Ino, at: u64, size: u64) {
+    let mode = FallocateFlags::FALLOC_FL_KEEP_SIZE | FallocateFlags::FALLOC_FL_PUNCH_HOLE;
+    meta.fallocate(&Caller::root(), ino, mode, at, size).await.unwrap();
+}
+
+/// A file with these flags.
+pub async fn flagged(meta: &Meta, flags: u8) -> Ino {
+    let ino = new_file(meta, &format!("flags-{flags}")).await;
+    let set = AttrSet { flags: Some(flags), ..AttrSet::default() };
+    meta.setattr(&Caller::root(), ino, set).await.unwrap();
+    ino
+}
+
+/// A file whose parent is an hour directory of the trash.
+pub async fn moved_to_trash(meta: &Meta) -> Ino {
+    let ino = new_file(meta, "trashed").await;
+    let mut attr = stored_attr(meta, ino).await;
+    attr.parent = Ino(Ino::TRASH.0 + 1);
+    put_node(meta, ino, &attr).await;
+    ino
+}
+
+/// A volume in memory, and its store, which can lose answers on demand.
+pub async fn fragile() -> (Volume, Arc<MemoryStore>) {
+    let vol = Volume::memory().await;
+    let store = MemoryStore::named(vol.url.strip_prefix("memkv://").unwrap());
+    (vol, store)
+}
+
+/// A file `f` of `0011223333333`, of as many slices of 7 bytes, each two bytes behind the other.
+pub async fn many_slices(meta: &Meta, blobs: &Blobs, count: u8) -> (Ino, Vec<Slice>) {
+    let ino = new_file(meta, "f").await;
+    for i in 0..count {
+        write_bytes(meta, blobs, ino, u64::from(i) * 2, &[b'0' + i; 7]).await;
+    }
+    (ino, records(meta, ino, 0).await)
+}
+
+pub fn sizes(slices: &[Slice]) -> Vec<SliceSize> {
+    slices.iter().map(|slice| SliceSize { id: slice.id, size: slice.size }).collect()
+}
+
+pub fn in_two_hours() -> i64 {
+    Timestamp::now().sec + 7200
+}
+
+/// No work is left for any job, and no reference is tracked for nothing.
+pub async fn assert_nothing_left(meta: &Meta) {
+    let engine = meta.engine();
+    let later = in_two_hours();
+    assert_eq!(engine.deleted_files(later, 10).await.unwrap(), []);
+    assert_eq!(engine.dead_slices(10).await.unwrap(), []);
+    assert_eq!(engine.delayed_slices(later, 10).await.unwrap(), []);
+    if engine.name() != "sqlite3" {
+        for id in 1..200 {
+            for size in [3, 7, 10, 13] {
+                let slice = SliceSize { id: SliceId(id), size };
+                assert!(!engine.tracks(slice).await.unwrap(), "{slice:?} is still tracked");
+            }
+        }
     }
 }

@@ -101,29 +101,27 @@ impl Fallocate<'_> {
 
 #[cfg(test)]
 mod tests {
+    use nix::errno::Errno;
+
     use super::*;
 
     #[test]
     fn modes_are_accepted_or_refused_by_what_they_ask() {
-        let none = FallocateFlags::empty();
+        let (invalid, unsupported) = (Some(Errno::EINVAL), Some(Errno::ENOTSUP));
         for (mode, refusal) in [
-            (none, None),
+            (FallocateFlags::empty(), None),
             (KEEP_SIZE, None),
             (KEEP_SIZE | PUNCH_HOLE, None),
             (ZERO_RANGE, None),
             (ZERO_RANGE | KEEP_SIZE, None),
-            (PUNCH_HOLE, Some(libc_errno(&Error::Invalid))),
-            (COLLAPSE, Some(libc_errno(&Error::NotSupported))),
-            (INSERT, Some(libc_errno(&Error::NotSupported))),
-            (COLLAPSE | KEEP_SIZE, Some(libc_errno(&Error::Invalid))),
-            (INSERT | COLLAPSE, Some(libc_errno(&Error::Invalid))),
-            (FallocateFlags::FALLOC_FL_UNSHARE_RANGE, Some(libc_errno(&Error::NotSupported))),
+            (PUNCH_HOLE, invalid),
+            (COLLAPSE, unsupported),
+            (INSERT, unsupported),
+            (COLLAPSE | KEEP_SIZE, invalid),
+            (INSERT | COLLAPSE, invalid),
+            (FallocateFlags::FALLOC_FL_UNSHARE_RANGE, unsupported),
         ] {
-            assert_eq!(check_mode(mode).err().map(|error| libc_errno(&error)), refusal, "{mode:?}");
+            assert_eq!(check_mode(mode).err().map(|error| error.errno()), refusal, "{mode:?}");
         }
-    }
-
-    fn libc_errno(error: &Error) -> i32 {
-        error.errno() as i32
     }
 }
