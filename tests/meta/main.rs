@@ -12,5 +12,6 @@ mod quota;
 mod reference;
 mod round_trips;
 mod sessions;
+mod stale;
 mod usage;
 mod xattr;
