@@ -17,5 +17,6 @@ mod reference;
 mod room;
 mod round_trips;
 mod sessions;
+mod stale;
 mod usage;
 mod xattr;
