@@ -27,6 +27,17 @@ impl Bucket {
         }
     }
 
+    /// What a fragment shows of its slice; none if its objects are gone.
+    pub fn get(&self, fragment: &Slice) -> Option<Vec<u8>> {
+        let size = fragment.size as usize;
+        let mut slice = Vec::with_capacity(size);
+        for (index, start) in (0..size).step_by(BLOCK).enumerate() {
+            slice.extend(fs::read(self.block(fragment.id, index, BLOCK.min(size - start))).ok()?);
+        }
+        let start = fragment.off as usize;
+        Some(slice[start..start + fragment.len as usize].to_vec())
+    }
+
     /// How many blocks there are.
     pub fn blocks(&self) -> usize {
         count(&self.0.join("chunks"))
@@ -49,9 +60,17 @@ impl SliceStore for Bucket {
         Ok(())
     }
 
-    async fn rewrite(&self, _: &[Slice], _: SliceId, _: u8) -> Result<()> {
-        // The scripts are short of what starts a compaction.
-        Err(Error::NotSupported)
+    async fn rewrite(&self, fragments: &[Slice], id: SliceId, _tier: u8) -> Result<()> {
+        let mut bytes = Vec::new();
+        for fragment in fragments {
+            if fragment.id.is_hole() {
+                bytes.resize(bytes.len() + fragment.len as usize, 0);
+            } else {
+                bytes.extend(self.get(fragment).ok_or(Error::NotFound)?);
+            }
+        }
+        self.put(id, &bytes);
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod bucket;
 mod cli;
+mod content;
 mod kernel;
 mod locks;
 mod log;

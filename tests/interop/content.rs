@@ -1,0 +1,249 @@
+//! File content as the Go client sees what we wrote, and the other way round.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use jfs::meta::record::{CHUNK_SIZE, Slice};
+use jfs::meta::{Caller, Ino, Options};
+use nix::fcntl::{FallocateFlags, fallocate};
+use tokio::task::block_in_place;
+
+use super::ours::Ours;
+use super::place::{Client, Place, Store};
+use super::support::data::{MIB, copy, fresh, name, new_file, put, records, remove, used_space};
+use super::support::timeout::{MOUNTED, within};
+
+const PUNCH: FallocateFlags =
+    FallocateFlags::FALLOC_FL_KEEP_SIZE.union(FallocateFlags::FALLOC_FL_PUNCH_HOLE);
+
+/// Runs a body on a volume in each store that the Go client has formatted.
+fn on_each_store(body: impl AsyncFn(Shared) + Send + Copy + 'static) {
+    within(MOUNTED, move || {
+        for store in [Store::Redis, Store::Sqlite] {
+            let place = Place::formatted(store, Client::Go, &["--trash-days", "0"]);
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            runtime.block_on(async {
+                let ours = place.open(Options::default()).await;
+                body(Shared { place, ours }).await;
+            });
+        }
+    });
+}
+
+/// A volume, and our client of it.
+struct Shared {
+    place: Place,
+    ours: Ours,
+}
+
+impl Shared {
+    /// Writes bytes that lie in one chunk.
+    async fn write(&self, ino: Ino, at: u64, bytes: &[u8]) {
+        let slice = fresh(&self.ours.meta, bytes.len() as u64).await;
+        self.ours.bucket.put(slice.id, bytes);
+        put(&self.ours.meta, ino, at, slice).await.unwrap();
+    }
+
+    async fn read(&self, ino: Ino, at: u64, len: u64) -> Vec<u8> {
+        let mut out = vec![0; usize::try_from(len).unwrap()];
+        for index in at / CHUNK_SIZE..=(at + len - 1) / CHUNK_SIZE {
+            for (fragment, bytes) in self.fragments(ino, u32::try_from(index).unwrap()).await {
+                let start = index * CHUNK_SIZE + u64::from(fragment.pos);
+                for (i, byte) in bytes.into_iter().enumerate() {
+                    let place = (start + i as u64).checked_sub(at).filter(|place| *place < len);
+                    if let Some(place) = place {
+                        out[usize::try_from(place).unwrap()] = byte;
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    /// What a chunk shows, holes left out.
+    async fn fragments(&self, ino: Ino, index: u32) -> Vec<(Slice, Vec<u8>)> {
+        loop {
+            let view = self.ours.meta.read(ino, index).await.unwrap();
+            let shown = view.iter().filter(|fragment| !fragment.id.is_hole());
+            let read = shown.map(|fragment| Some((*fragment, self.ours.bucket.get(fragment)?)));
+            if let Some(fragments) = read.collect() {
+                return fragments;
+            }
+            // A compaction was faster, and what it replaced is gone.
+            self.ours.meta.forget_view(ino, index);
+        }
+    }
+
+    async fn ino(&self, called: &str) -> Ino {
+        self.ours.meta.lookup(&Caller::root(), Ino::ROOT, &name(called)).await.unwrap().0
+    }
+}
+
+/// Bytes that differ everywhere.
+fn pattern(seed: u64, len: u64) -> Vec<u8> {
+    (0..len).map(|i| ((i * 31 + seed * 7) % 251 + 1).to_le_bytes()[0]).collect()
+}
+
+fn set(expected: &mut Vec<u8>, at: u64, bytes: &[u8]) {
+    let (at, end) = (usize::try_from(at).unwrap(), usize::try_from(at).unwrap() + bytes.len());
+    if expected.len() < end {
+        expected.resize(end, 0);
+    }
+    expected[at..end].copy_from_slice(bytes);
+}
+
+#[test]
+fn what_we_write_is_what_it_reads() {
+    on_each_store(async |vol: Shared| {
+        let (meta, root) = (&vol.ours.meta, Caller::root());
+        let (a, b) = (new_file(meta, "a").await, new_file(meta, "b").await);
+        let (mut in_a, mut in_b) = (Vec::new(), Vec::new());
+        // Across the first chunk's end; cut, grown, punched.
+        for (seed, at) in [(1, CHUNK_SIZE - MIB), (2, CHUNK_SIZE)] {
+            let bytes = pattern(seed, MIB);
+            vol.write(a, at, &bytes).await;
+            set(&mut in_a, at, &bytes);
+        }
+        for length in [CHUNK_SIZE + 1000, CHUNK_SIZE + 2 * MIB, 3 * CHUNK_SIZE + 5] {
+            meta.truncate(&root, a, length).await.unwrap();
+            in_a.resize(usize::try_from(length).unwrap(), 0);
+        }
+        meta.fallocate(&root, a, PUNCH, CHUNK_SIZE - 300, 500).await.unwrap();
+        set(&mut in_a, CHUNK_SIZE - 300, &[0; 500]);
+        // Copied so that slices are split, with many small writes on top that are compacted.
+        let from = CHUNK_SIZE - 5000;
+        assert_eq!(copy(meta, (a, from), (b, CHUNK_SIZE - 777), 8000).await.unwrap().bytes, 8000);
+        let start = usize::try_from(from).unwrap();
+        set(&mut in_b, CHUNK_SIZE - 777, &in_a[start..start + 8000]);
+        for i in 0..6 {
+            let (at, bytes) = (CHUNK_SIZE - 900 + i * 100, pattern(10 + i, 150));
+            vol.write(b, at, &bytes).await;
+            set(&mut in_b, at, &bytes);
+        }
+        for index in 0..2 {
+            meta.compact(b, index, true).await.unwrap();
+        }
+        meta.idle().await;
+        assert_eq!(records(meta, b, 0).await.len(), 1);
+        meta.flush().await.unwrap();
+
+        block_in_place(|| {
+            vol.place.go.fsck();
+            let mount = vol.place.go.mount(&[]);
+            for (called, expected) in [("a", &in_a), ("b", &in_b)] {
+                let seen = fs::read(mount.path().join(called)).unwrap();
+                assert!(seen == *expected, "{called} is not what we wrote");
+            }
+            mount.unmount();
+        });
+    });
+}
+
+#[test]
+fn what_it_writes_is_what_we_read() {
+    on_each_store(async |vol: Shared| {
+        let expected = block_in_place(|| {
+            let mount = vol.place.go.mount(&[]);
+            let file = File::create(mount.path().join("f")).unwrap();
+            let mut expected = Vec::new();
+            for (seed, at, len) in [(1, CHUNK_SIZE - 6 * MIB, 12 * MIB), (2, CHUNK_SIZE - 9, 100)] {
+                let bytes = pattern(seed, len);
+                file.write_all_at(&bytes, at).unwrap();
+                file.sync_all().unwrap();
+                set(&mut expected, at, &bytes);
+            }
+            file.set_len(CHUNK_SIZE + 50).unwrap();
+            file.set_len(2 * CHUNK_SIZE).unwrap();
+            expected.resize(usize::try_from(CHUNK_SIZE).unwrap() + 50, 0);
+            expected.resize(usize::try_from(2 * CHUNK_SIZE).unwrap(), 0);
+            fallocate(&file, PUNCH, i64::try_from(CHUNK_SIZE).unwrap() - 20, 40).unwrap();
+            set(&mut expected, CHUNK_SIZE - 20, &[0; 40]);
+            drop(file);
+            mount.unmount();
+            expected
+        });
+        let ino = vol.ino("f").await;
+        assert_eq!(vol.ours.meta.getattr(ino).await.unwrap().length, 2 * CHUNK_SIZE);
+        let seen = vol.read(ino, 0, 2 * CHUNK_SIZE).await;
+        assert!(seen == expected, "it is not what the Go client wrote");
+    });
+}
+
+#[test]
+fn it_compacts_what_we_wrote() {
+    on_each_store(async |vol: Shared| {
+        let meta = &vol.ours.meta;
+        let ino = new_file(meta, "f").await;
+        let mut expected = Vec::new();
+        for i in 0..20 {
+            let bytes = pattern(i, 1000);
+            vol.write(ino, i * 300, &bytes).await;
+            set(&mut expected, i * 300, &bytes);
+        }
+        meta.idle().await;
+        meta.flush().await.unwrap();
+        block_in_place(|| vol.place.go.gc(&["--compact", "--delete"]));
+        assert_eq!(records(meta, ino, 0).await.len(), 1);
+        assert!(vol.read(ino, 0, expected.len() as u64).await == expected);
+        assert_eq!(vol.ours.bucket.blocks(), 1, "it deleted what it replaced");
+        block_in_place(|| vol.place.go.fsck());
+    });
+}
+
+#[test]
+fn we_compact_what_it_wrote() {
+    on_each_store(async |vol: Shared| {
+        let expected = block_in_place(|| {
+            let mount = vol.place.go.mount(&[]);
+            let file = File::create(mount.path().join("f")).unwrap();
+            let mut expected = Vec::new();
+            for i in 0..20 {
+                let bytes = pattern(i, 1000);
+                file.write_all_at(&bytes, i * 300).unwrap();
+                file.sync_all().unwrap();
+                set(&mut expected, i * 300, &bytes);
+            }
+            drop(file);
+            mount.unmount();
+            expected
+        });
+        let ino = vol.ino("f").await;
+        vol.ours.meta.compact(ino, 0, true).await.unwrap();
+        vol.ours.meta.idle().await;
+        assert_eq!(records(&vol.ours.meta, ino, 0).await.len(), 1);
+        assert_eq!(vol.ours.bucket.blocks(), 1, "we deleted what we replaced");
+        block_in_place(|| {
+            vol.place.go.fsck();
+            let mount = vol.place.go.mount(&[]);
+            assert!(fs::read(mount.path().join("f")).unwrap() == expected);
+            mount.unmount();
+        });
+    });
+}
+
+#[test]
+fn nothing_is_left_of_files_that_we_remove() {
+    on_each_store(async |vol: Shared| {
+        block_in_place(|| {
+            let mount = vol.place.go.mount(&[]);
+            fs::write(mount.path().join("theirs"), pattern(1, 9 * MIB)).unwrap();
+            mount.unmount();
+        });
+        let meta = &vol.ours.meta;
+        let (ours, theirs) = (new_file(meta, "ours").await, vol.ino("theirs").await);
+        vol.write(ours, 5, &pattern(2, 1000)).await;
+        copy(meta, (theirs, MIB), (ours, 0), 7 * MIB).await.unwrap();
+        remove(meta, "theirs").await;
+        meta.idle().await;
+        assert!(vol.read(ours, 0, 7 * MIB).await == pattern(1, 9 * MIB)[1 << 20..8 << 20]);
+        block_in_place(|| vol.place.go.fsck());
+        remove(meta, "ours").await;
+        meta.idle().await;
+        assert_eq!(vol.ours.bucket.blocks(), 0);
+        assert_eq!(used_space(meta).await, 0);
+        block_in_place(|| {
+            vol.place.go.gc(&[]);
+            vol.place.go.fsck();
+        });
+    });
+}
