@@ -159,7 +159,7 @@ impl Place {
 async fn format(url: &str) -> Result<()> {
     let meta = Meta::attach(url, Options::default()).await?;
     let mut setting = Setting::new("bench", Uuid::new_v4())?;
-    setting.storage = "file".to_owned();
+    "file".clone_into(&mut setting.storage);
     setting.bucket = std::env::temp_dir().join("jfs-bench/").display().to_string();
     meta.init(setting, false).await?;
     meta.close().await?;

@@ -59,7 +59,7 @@ pub async fn run(url: &str, name: &str, width: usize, count: usize) -> Result<Ra
         for task in tasks {
             task.await??;
         }
-        let created = start.elapsed() - made;
+        let created = start.elapsed().saturating_sub(made);
         if bytes == 0 {
             rates.push(("mdtest: mkdir".to_owned(), ALL_DIRS as f64 / made.as_secs_f64()));
         }

@@ -207,12 +207,11 @@ impl Batch {
             (b'C', "INCRBY", 1) => Some(b'I'),
             _ => None,
         };
-        match own {
-            Some(own) => self.changes.push(own, index, args),
-            None => {
-                let head = [name.into(), args.len().to_string().into()];
-                self.changes.push(letter, index, head.into_iter().chain(args));
-            }
+        if let Some(own) = own {
+            self.changes.push(own, index, args);
+        } else {
+            let head = [name.into(), args.len().to_string().into()];
+            self.changes.push(letter, index, head.into_iter().chain(args));
         }
     }
 
