@@ -58,8 +58,16 @@ impl Meta {
         for attempt in 0..MAX_ATTEMPTS {
             self.check_ours()?;
             let mut tx = MetaTxn::new(self.engine.begin(), &self.facts);
+            if attempt == 0 {
+                tx.allow_supposing();
+            }
             self.counts.plan();
             let planned = op.plan(&mut tx).await;
+            let commits = planned.as_ref().is_ok_and(|plan| !plan.changes.is_empty());
+            if tx.has_supposed() && !commits {
+                // Refusing, or finding nothing to do, takes what is really there.
+                continue;
+            }
             if let Some(rule) = tx.take_wanted_rule() {
                 self.refuse_writes()?;
                 drop(tx);
@@ -80,6 +88,8 @@ impl Meta {
             self.refuse_writes()?;
             match tx.commit(&plan.changes).await {
                 Ok(receipts) => return Ok(self.finish(plan, receipts)),
+                // It was only supposed: the next plan reads.
+                Err(CommitError::Conflict) if tx.has_supposed() => {}
                 Err(CommitError::Conflict) => {
                     self.counts.conflict();
                     pause(attempt).await;

@@ -17,12 +17,23 @@ pub struct MetaTxn<'a> {
     seen: HashMap<Key, Record>,
     now: Timestamp,
     wanted_rule: Option<AclRule>,
+    supposing: Supposing,
+}
+
+/// Whether a plan may rest on what is only supposed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Supposing {
+    Never,
+    Allowed,
+    /// It does: nothing but a commit that goes through proves it.
+    Done,
 }
 
 impl<'a> MetaTxn<'a> {
     pub fn new(raw: Box<dyn Txn>, facts: &'a Facts) -> Self {
         let now = Timestamp::now();
-        Self { raw, facts, seen: HashMap::new(), now, wanted_rule: None }
+        let supposing = Supposing::Never;
+        Self { raw, facts, seen: HashMap::new(), now, wanted_rule: None, supposing }
     }
 
     /// The time of everything this attempt writes.
@@ -47,6 +58,32 @@ impl<'a> MetaTxn<'a> {
             self.remember(key, record);
         }
         Ok(())
+    }
+
+    /// As [`MetaTxn::prefetch`], for a plan that is going to be committed if the nodes are as this
+    /// client saw them last and the names are free. Where the store allows it, that is supposed
+    /// instead of read, which saves a round trip.
+    pub async fn expect(&mut self, keys: &[Key]) -> Result<()> {
+        if self.supposing == Supposing::Allowed
+            && self.seen.is_empty()
+            && let Some(records) = self.raw.suppose(keys)
+        {
+            self.supposing = Supposing::Done;
+            for (key, record) in keys.iter().zip(records) {
+                self.remember(key.clone(), record);
+            }
+            return Ok(());
+        }
+        self.prefetch(keys).await
+    }
+
+    pub(super) fn allow_supposing(&mut self) {
+        self.supposing = Supposing::Allowed;
+    }
+
+    /// Whether the plan rests on anything that was not read.
+    pub(super) fn has_supposed(&self) -> bool {
+        self.supposing == Supposing::Done
     }
 
     pub async fn attr(&mut self, ino: Ino) -> Result<Option<Attr>> {

@@ -109,6 +109,26 @@ impl Ours {
                 };
                 meta.set_facl(caller, self.find(path).await?, kind, &rule).await.map(drop)
             }
+            Step::Truncate(..) | Step::Fallocate(..) | Step::Copy(..) | Step::Write(..) => {
+                self.change_content(caller, step).await
+            }
+            Step::Clone { from, to, preserve } => {
+                let src = self.find(from).await?;
+                let (dir, name) = self.place(to).await?;
+                let mode = CloneMode { preserve: *preserve, umask: UMASK };
+                let done = AtomicU64::new(0);
+                meta.clone_tree(caller, src, (dir, &name), mode, &done).await.map(drop)
+            }
+            Step::As(uid, gid, step) => {
+                let caller = Caller { check: true, ..Caller::user(*uid, *gid) };
+                Box::pin(self.attempt(&caller, step)).await
+            }
+        }
+    }
+
+    async fn change_content(&self, caller: &Caller, step: &Step) -> Result<()> {
+        let meta = &*self.meta;
+        match step {
             Step::Truncate(path, length) => {
                 let ino = self.regular(path).await?;
                 meta.truncate(caller, ino, *length).await.map(drop)
@@ -139,17 +159,7 @@ impl Ours {
                 meta.copy_file_range((from, *from_off), (to, *to_off), len).await.map(drop)
             }
             Step::Write(path, off, len) => self.write(path, *off, *len).await,
-            Step::Clone { from, to, preserve } => {
-                let src = self.find(from).await?;
-                let (dir, name) = self.place(to).await?;
-                let mode = CloneMode { preserve: *preserve, umask: UMASK };
-                let done = AtomicU64::new(0);
-                meta.clone_tree(caller, src, (dir, &name), mode, &done).await.map(drop)
-            }
-            Step::As(uid, gid, step) => {
-                let caller = Caller { check: true, ..Caller::user(*uid, *gid) };
-                Box::pin(self.attempt(&caller, step)).await
-            }
+            other => panic!("{other:?} does not change content"),
         }
     }
 

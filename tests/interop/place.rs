@@ -144,13 +144,11 @@ impl Place {
     }
 
     fn pending(&self) -> u64 {
-        match self.file() {
-            Some(file) => tables::read(&file)["delfile"].len() as u64,
-            None => {
-                let mut server = redis::Client::open(&*self.url).unwrap().get_connection().unwrap();
-                redis::cmd("ZCARD").arg("delfiles").query(&mut server).unwrap()
-            }
+        if let Some(file) = self.file() {
+            return tables::read(&file)["delfile"].len() as u64;
         }
+        let mut server = redis::Client::open(&*self.url).unwrap().get_connection().unwrap();
+        redis::cmd("ZCARD").arg("delfiles").query(&mut server).unwrap()
     }
 }
 

@@ -96,7 +96,8 @@ fn what_a_session_holds_is_the_same() {
             let pictures = || {
                 let (mut left, mut right) = (theirs.stored(), ours.stored());
                 forget_shared_flocks(&mut right);
-                (log::take(&mut left), log::take(&mut right));
+                log::take(&mut left);
+                log::take(&mut right);
                 (left, right)
             };
             // The Go client writes usage up to some seconds later.

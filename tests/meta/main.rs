@@ -19,5 +19,6 @@ mod resize;
 mod room;
 mod round_trips;
 mod sessions;
+mod stale;
 mod usage;
 mod xattr;

@@ -484,3 +484,18 @@ fn random_operations_with_owner_quotas_on_memory_agree_with_the_model() {
     let setting = jfs::meta::record::Setting { user_group_quota: true, ..setting() };
     check(move || Volume::memory_with(setting.clone()), false);
 }
+
+/// Found by the model: a directory swapped with an entry of its own ended up inside itself.
+#[tokio::test]
+async fn regression_exchange_of_a_directory_with_its_own_entry_is_refused() {
+    let steps = [
+        Step::Make(vec![0], FileKind::Dir, (0, 0)),
+        Step::Make(vec![0, 0], FileKind::File, (0, 0)),
+        Step::Make(vec![0, 1], FileKind::Dir, (0, 0)),
+        Step::Make(vec![0, 1, 0], FileKind::File, (0, 0)),
+        Step::Rename(vec![0, 0], vec![0], RenameMode::Exchange),
+        Step::Rename(vec![0, 1, 0], vec![0], RenameMode::Exchange),
+        Step::Rename(vec![0], vec![0, 0], RenameMode::Exchange),
+    ];
+    replay(&Volume::memory().await, false, &steps).await;
+}

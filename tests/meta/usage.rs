@@ -154,20 +154,24 @@ async fn a_missing_stat_is_counted(store: Store) {
 async fn regression_entries_made_while_the_root_is_first_counted_count_once(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
-    let busy = async {
-        for number in 0..30 {
-            create(&meta, ROOT, &number.to_string()).await;
-        }
-    };
-    let flushing = async {
-        for _ in 0..10 {
-            meta.flush_dir_stats().await.unwrap();
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::join!(busy, flushing);
+    let makers: Vec<_> = (0..4)
+        .map(|maker| {
+            let meta = std::sync::Arc::clone(&meta);
+            tokio::spawn(async move {
+                for number in 0..25 {
+                    create(&meta, ROOT, &format!("{maker}-{number}")).await;
+                }
+            })
+        })
+        .collect();
+    while !makers.iter().all(tokio::task::JoinHandle::is_finished) {
+        meta.flush_dir_stats().await.unwrap();
+    }
+    for maker in makers {
+        maker.await.unwrap();
+    }
     meta.flush_dir_stats().await.unwrap();
-    assert_eq!(stored_stat(&store, ROOT).await, Some(stat(0, 30, 30)));
+    assert_eq!(stored_stat(&store, ROOT).await, Some(stat(0, 100, 100)));
     meta.close().await.unwrap();
 }
 

@@ -46,6 +46,14 @@ pub trait Txn: Send {
     /// As [`Txn::read`], without guarding.
     async fn peek(&mut self, keys: &[Key]) -> Result<Vec<Record>>;
 
+    /// What the keys most likely hold, without asking the store: an attr is as this client saw it
+    /// last, and a name is free. Guarded as if it had been read, so that a commit that goes through
+    /// proves it; nothing else does. `None`, and no guards, if there is no telling.
+    fn suppose(&mut self, keys: &[Key]) -> Option<Vec<Record>> {
+        let _ = keys;
+        None
+    }
+
     /// Applies all changes atomically, in order, if every guarded record is as it was read.
     /// Answers one number per change: for [`Change::AppendSlices`] the record count of the chunk
     /// afterwards (0 if skipped), for [`Change::AddSliceRef`] the references left (real count;

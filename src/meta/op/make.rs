@@ -44,7 +44,7 @@ impl Operation for Make<'_> {
     }
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Made>> {
-        tx.prefetch(&[Key::Place(self.dir), Key::Lookup(self.dir, self.name.clone())]).await?;
+        tx.expect(&[Key::Place(self.dir), Key::Lookup(self.dir, self.name.clone())]).await?;
         let dir = tx.dir(self.dir).await?;
         if dir.parent.is_sub_trash() {
             return Err(Error::NotFound);

@@ -138,6 +138,9 @@ impl Rename<'_> {
             }
             access::sticky(self.caller, dst_dir, attr)?;
             if self.is_exchange() && src != dst && attr.is_dir() {
+                if taken.entry.ino == src || taken.entry.ino == src_dir.parent {
+                    return Err(Error::NotPermitted);
+                }
                 refuse_loop(tx, taken.entry.ino, src_dir).await?;
             }
         }

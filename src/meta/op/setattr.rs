@@ -2,6 +2,7 @@
 
 use super::{access, acl, log};
 use crate::error::{Error, Result};
+use crate::meta::engine::Key;
 use crate::meta::record::Attr;
 use crate::meta::record::changelog::LogOp;
 use crate::meta::{Caller, Ino, Lane, MetaTxn, Operation, Plan, Timestamp};
@@ -43,6 +44,7 @@ impl Operation for SetAttr<'_> {
     }
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Attr>> {
+        tx.expect(&[Key::Attr(self.ino)]).await?;
         let before = tx.node(self.ino).await?;
         if before.parent.is_sub_trash() {
             return Err(Error::NotPermitted);

@@ -33,7 +33,7 @@ impl Operation for Write {
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Written>> {
         let end = self.end()?;
-        tx.prefetch(&[Key::Attr(self.ino)]).await?;
+        tx.expect(&[Key::Attr(self.ino)]).await?;
         let before = tx.node(self.ino).await?;
         if !before.is_file() {
             return Err(Error::NotPermitted);

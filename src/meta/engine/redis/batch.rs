@@ -13,23 +13,31 @@ use crate::meta::Timestamp;
 /// Most arguments of one command in a script; Lua's stack takes some 8000.
 pub(super) const MOST_ARGS: usize = 1000;
 
+/// Parts the guards from the changes; as long as an instruction.
+const FULL_STOP: &[u8] = b".\0\0\0";
+
 /// Where an attr holds its times, link count and length.
 const TIMES: Range<usize> = 11..59;
 
-/// Guards first, then commands, as `commit.lua` reads them.
+/// Guards first, then changes, as `commit.lua` reads them.
 #[derive(Default)]
 pub(super) struct Batch {
     keys: Vec<String>,
     indexes: HashMap<String, usize>,
     /// Keys whose type a guard has shown to be right.
     checked: Vec<bool>,
-    /// Keys that a command before writes.
+    /// Keys that a change before writes.
     written: Vec<bool>,
-    guards: Vec<Bytes>,
-    guard_count: usize,
-    commands: Vec<Bytes>,
-    command_count: usize,
+    guards: Program,
+    changes: Program,
     reports: usize,
+}
+
+/// Instructions, and what they need besides.
+#[derive(Default)]
+struct Program {
+    code: Vec<u8>,
+    args: Vec<Bytes>,
 }
 
 /// The type of value that a command works on.
@@ -58,8 +66,8 @@ impl Batch {
     /// The value is `raw`; none = there is none.
     pub fn guard_value(&mut self, key: &str, raw: Option<&Bytes>) {
         match raw {
-            Some(raw) => self.guard("V", key, [raw.clone()]),
-            None => self.guard("v", key, []),
+            Some(raw) => self.guard(b'V', key, [raw.clone()]),
+            None => self.guard(b'v', key, []),
         }
     }
 
@@ -67,16 +75,16 @@ impl Batch {
     pub fn guard_place(&mut self, key: &str, raw: Option<&Bytes>) {
         match raw {
             Some(raw) => {
-                self.guard("P", key, [raw.slice(..TIMES.start), raw.slice(TIMES.end..)]);
+                self.guard(b'P', key, [raw.slice(..TIMES.start), raw.slice(TIMES.end..)]);
             }
-            None => self.guard("v", key, []),
+            None => self.guard(b'v', key, []),
         }
     }
 
     pub fn guard_field(&mut self, key: &str, field: &Bytes, raw: Option<&Bytes>) {
         match raw {
-            Some(raw) => self.guard("F", key, [field.clone(), raw.clone()]),
-            None => self.guard("f", key, [field.clone()]),
+            Some(raw) => self.guard(b'F', key, [field.clone(), raw.clone()]),
+            None => self.guard(b'f', key, [field.clone()]),
         }
     }
 
@@ -84,24 +92,24 @@ impl Batch {
     pub fn guard_hash(&mut self, key: &str, pairs: &[(Bytes, Bytes)]) {
         let mut args = vec![pairs.len().to_string().into()];
         args.extend(pairs.iter().flat_map(|(field, value)| [field.clone(), value.clone()]));
-        self.guard("H", key, args);
+        self.guard(b'H', key, args);
     }
 
     pub fn guard_emptiness(&mut self, key: &str, empty: bool) {
-        self.guard(if empty { "E" } else { "e" }, key, []);
+        self.guard(if empty { b'E' } else { b'e' }, key, []);
     }
 
     /// The list's items up to `last` (-1 = all), joined.
     pub fn guard_list(&mut self, key: &str, last: i64, joined: Bytes) {
-        self.guard("L", key, [last.to_string().into(), joined]);
+        self.guard(b'L', key, [last.to_string().into(), joined]);
     }
 
     pub fn guard_member(&mut self, key: &str, member: String, is: bool) {
-        self.guard(if is { "M" } else { "m" }, key, [member.into()]);
+        self.guard(if is { b'M' } else { b'm' }, key, [member.into()]);
     }
 
     pub fn guard_existence(&mut self, key: &str) {
-        self.guard("X", key, []);
+        self.guard(b'X', key, []);
     }
 
     /// Applies a command.
@@ -112,7 +120,7 @@ impl Batch {
         key: &str,
         args: impl IntoIterator<Item = Bytes>,
     ) {
-        self.command("C", kind, name, key, args);
+        self.command(b'C', kind, name, key, args);
     }
 
     /// As [`Batch::call`]; its result is among those of the outcome.
@@ -123,7 +131,7 @@ impl Batch {
         key: &str,
         args: impl IntoIterator<Item = Bytes>,
     ) {
-        self.command("R", kind, name, key, args);
+        self.command(b'R', kind, name, key, args);
         self.reports += 1;
     }
 
@@ -137,22 +145,19 @@ impl Batch {
         let index = self.index(key);
         // Once something is applied it is too late to find that there is nothing to touch.
         if !self.checked[index - 1] && !self.written[index - 1] {
-            self.guard("N", key, []);
+            self.guard(b'N', key, []);
         }
-        let args = [index.to_string().into(), links.to_string().into(), time.freeze()];
-        self.commands.push("K".into());
-        self.commands.extend(args);
-        self.command_count += 1;
+        self.changes.push(b'K', index, [links.to_string().into(), time.freeze()]);
     }
 
     /// Takes the lock out of the session's `locked` set, unless it still holds it.
     pub fn tidy_lock(&mut self, lock: &str, locked: &str, stem: String) {
-        self.lock_command("U", lock, locked, stem);
+        self.lock_command(b'U', lock, locked, stem);
     }
 
     /// Drops what the session holds of the lock.
     pub fn release_lock(&mut self, lock: &str, locked: &str, stem: String) {
-        self.lock_command("D", lock, locked, stem);
+        self.lock_command(b'D', lock, locked, stem);
     }
 
     /// Reporting commands so far.
@@ -161,38 +166,31 @@ impl Batch {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.guard_count == 0 && self.command_count == 0
+        self.guards.code.is_empty() && self.changes.code.is_empty()
     }
 
     /// The call that checks and applies all.
     pub fn into_cmd(self) -> Cmd {
         let mut cmd = script::COMMIT.call(&self.keys);
-        cmd.arg(self.guard_count);
-        for arg in &self.guards {
-            cmd.arg(&arg[..]);
-        }
-        cmd.arg(self.command_count);
-        for arg in &self.commands {
+        cmd.arg([&self.guards.code[..], FULL_STOP, &self.changes.code[..]].concat());
+        for arg in self.guards.args.iter().chain(&self.changes.args) {
             cmd.arg(&arg[..]);
         }
         cmd
     }
 
-    fn guard(&mut self, letter: &'static str, key: &str, args: impl IntoIterator<Item = Bytes>) {
+    fn guard(&mut self, letter: u8, key: &str, args: impl IntoIterator<Item = Bytes>) {
         let index = self.index(key);
         // All but these read the value by its type.
-        self.checked[index - 1] |= !matches!(letter, "X" | "N");
-        self.guards.push(letter.into());
-        self.guards.push(index.to_string().into());
-        self.guards.extend(args);
-        self.guard_count += 1;
+        self.checked[index - 1] |= !matches!(letter, b'X' | b'N');
+        self.guards.push(letter, index, args);
     }
 
     /// A script cannot be undone, so the one way in which commands of a sound client fail, a key of
     /// another type, is looked for before the first of them.
     fn command(
         &mut self,
-        letter: &'static str,
+        letter: u8,
         kind: Kind,
         name: &'static str,
         key: &str,
@@ -201,25 +199,27 @@ impl Batch {
         self.check(kind, key);
         let index = self.index(key);
         self.written[index - 1] = true;
-        self.commands.extend([letter.into(), name.into(), index.to_string().into()]);
-        let count_at = self.commands.len();
-        self.commands.push(Bytes::new());
-        self.commands.extend(args);
-        self.commands[count_at] = (self.commands.len() - count_at - 1).to_string().into();
-        self.command_count += 1;
+        let args: Vec<Bytes> = args.into_iter().collect();
+        // What every create does has letters of its own, which spares the server some work.
+        let own = match (letter, name, args.len()) {
+            (b'C', "SET", 1) => Some(b'S'),
+            (b'C', "HSET", 2) => Some(b'H'),
+            (b'C', "INCRBY", 1) => Some(b'I'),
+            _ => None,
+        };
+        if let Some(own) = own {
+            self.changes.push(own, index, args);
+        } else {
+            let head = [name.into(), args.len().to_string().into()];
+            self.changes.push(letter, index, head.into_iter().chain(args));
+        }
     }
 
-    fn lock_command(&mut self, letter: &'static str, lock: &str, locked: &str, stem: String) {
+    fn lock_command(&mut self, letter: u8, lock: &str, locked: &str, stem: String) {
         self.check(Kind::Hash, lock);
         self.check(Kind::Set, locked);
         let (lock, locked) = (self.index(lock), self.index(locked));
-        self.commands.extend([
-            letter.into(),
-            lock.to_string().into(),
-            locked.to_string().into(),
-            stem.into(),
-        ]);
-        self.command_count += 1;
+        self.changes.push(letter, lock, [locked.to_string().into(), stem.into()]);
     }
 
     fn check(&mut self, kind: Kind, key: &str) {
@@ -232,7 +232,7 @@ impl Batch {
             Kind::Any => return,
         };
         if !self.checked[index - 1] {
-            self.guard("T", key, [wanted.into()]);
+            self.guard(b'T', key, [wanted.into()]);
         }
     }
 
@@ -246,6 +246,15 @@ impl Batch {
         self.written.push(false);
         self.indexes.insert(key.to_owned(), self.keys.len());
         self.keys.len()
+    }
+}
+
+impl Program {
+    /// A letter and the index of a key: four bytes.
+    fn push(&mut self, letter: u8, index: usize, args: impl IntoIterator<Item = Bytes>) {
+        let [_, high, middle, low] = u32::try_from(index).unwrap_or(u32::MAX).to_be_bytes();
+        self.code.extend([letter, high, middle, low]);
+        self.args.extend(args);
     }
 }
 

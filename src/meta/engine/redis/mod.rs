@@ -22,6 +22,7 @@ mod names;
 mod query;
 mod quota;
 mod read;
+mod recent;
 mod reply;
 mod route;
 mod script;
@@ -43,6 +44,7 @@ use async_trait::async_trait;
 use self::address::Address;
 use self::batch::Batch;
 use self::names::Names;
+use self::recent::Recent;
 use self::txn::RedisTxn;
 use self::wire::{Repeat, Wire};
 use super::{
@@ -57,6 +59,7 @@ use crate::meta::{Ino, Sid};
 pub struct RedisEngine {
     wire: Arc<Wire>,
     names: Arc<Names>,
+    recent: Arc<Recent>,
 }
 
 /// Connects to the server that `url` names: `redis://`, `rediss://` or `unix://`, one server, one
@@ -64,7 +67,8 @@ pub struct RedisEngine {
 pub async fn connect(url: &str, env: Env<'_>) -> Result<RedisEngine> {
     let wire = Wire::open(Address::parse(url, env)?).await?;
     let names = Names::new(wire.prefix().to_owned());
-    Ok(RedisEngine { wire: Arc::new(wire), names: Arc::new(names) })
+    let (wire, names, recent) = (Arc::new(wire), Arc::new(names), Arc::new(Recent::new()));
+    Ok(RedisEngine { wire, names, recent })
 }
 
 impl RedisEngine {
@@ -107,7 +111,7 @@ impl Engine for RedisEngine {
     }
 
     fn begin(&self) -> Box<dyn Txn> {
-        Box::new(RedisTxn::new(self.wire.clone(), self.names.clone()))
+        Box::new(RedisTxn::new(self.wire.clone(), self.names.clone(), self.recent.clone()))
     }
 
     async fn load_setting(&self) -> Result<Option<Vec<u8>>> {

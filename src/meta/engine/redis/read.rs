@@ -7,6 +7,7 @@ use super::super::{Found, Key, Record};
 use super::guard::Guard;
 use super::limits;
 use super::names::{self, Names};
+use super::recent::Recent;
 use super::reply::{self, Replies};
 use super::script;
 use crate::error::{Error, Result};
@@ -74,6 +75,41 @@ impl<'a> Question<'a> {
             records.push(record);
         }
         Ok(records)
+    }
+}
+
+/// What a key most likely holds: an attr is as this client saw it last, and a name is free. None
+/// where there is no telling.
+pub(super) fn guess(
+    names: &Names,
+    recent: &Recent,
+    key: &Key,
+    guards: &mut Vec<Guard>,
+) -> Option<Record> {
+    match key {
+        Key::Attr(ino) | Key::Place(ino) => {
+            let at = names.attr(*ino);
+            let raw = recent.attr(&at)?;
+            let attr = Attr::decode(&raw).ok()?;
+            guards.push(match key {
+                Key::Place(_) => Guard::Place { key: at, raw: Some(raw) },
+                _ => Guard::Value { key: at, raw: Some(raw) },
+            });
+            Some(Record::Attr(Some(attr)))
+        }
+        Key::Entry(dir, name) | Key::Lookup(dir, name) => {
+            guards.push(Guard::Field {
+                key: names.entries(*dir),
+                field: raw_name(name),
+                raw: None,
+            });
+            Some(if matches!(key, Key::Entry(..)) {
+                Record::Entry(None)
+            } else {
+                Record::Lookup(None)
+            })
+        }
+        _ => None,
     }
 }
 

@@ -10,7 +10,8 @@ use super::batch::{Batch, Outcome};
 use super::fault::{engine, unreachable};
 use super::guard::{self, Guard};
 use super::names::Names;
-use super::read::Question;
+use super::read::{Question, guess};
+use super::recent::Recent;
 use super::wire::{Failure, Repeat, Wire};
 use super::write::{self, Receipt};
 use crate::error::Result;
@@ -18,12 +19,13 @@ use crate::error::Result;
 pub(super) struct RedisTxn {
     wire: Arc<Wire>,
     names: Arc<Names>,
+    recent: Arc<Recent>,
     guards: Vec<Guard>,
 }
 
 impl RedisTxn {
-    pub fn new(wire: Arc<Wire>, names: Arc<Names>) -> Self {
-        Self { wire, names, guards: Vec::new() }
+    pub fn new(wire: Arc<Wire>, names: Arc<Names>, recent: Arc<Recent>) -> Self {
+        Self { wire, names, recent, guards: Vec::new() }
     }
 }
 
@@ -47,11 +49,28 @@ impl Txn for RedisTxn {
         question.answers(replies, None)
     }
 
+    fn suppose(&mut self, keys: &[Key]) -> Option<Vec<Record>> {
+        let mut guards = Vec::with_capacity(keys.len());
+        let records = keys
+            .iter()
+            .map(|key| guess(&self.names, &self.recent, key, &mut guards))
+            .collect::<Option<Vec<Record>>>()?;
+        self.guards.append(&mut guards);
+        Some(records)
+    }
+
     async fn commit(&mut self, changes: &[Change]) -> Result<Vec<i64>, CommitError> {
         let mut batch = Batch::default();
         guard::add(&mut batch, &self.guards, changes, &self.names, self.wire.place())?;
         let receipts = write::add(&mut batch, changes, &self.names);
-        let results = apply(&self.wire, batch, Repeat::Never).await?;
+        let results = match apply(&self.wire, batch, Repeat::Never).await {
+            Ok(results) => results,
+            Err(error) => {
+                self.recent.forget(&self.guards);
+                return Err(error);
+            }
+        };
+        self.recent.committed(&self.guards, changes, &self.names);
         let number = |receipt: &Receipt| match receipt {
             Receipt::Nothing => 0,
             Receipt::Report { index, plus } => results.get(*index).map_or(0, |n| n + plus),

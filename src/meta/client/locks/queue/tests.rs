@@ -1,5 +1,3 @@
-use std::time::Instant;
-
 use futures::FutureExt;
 
 use super::*;
@@ -178,7 +176,9 @@ async fn a_release_wakes_a_request_that_sleeps() {
     let queues = LockQueues::default();
     let place = queues.join(AT, ours(2, Write));
     fail_all(&queues, &[&place], &[ours(1, Write)]);
-    let started = Instant::now();
+    // Nobody else lets time pass: without the release the pause would last for ever.
+    tokio::time::pause();
+    let started = tokio::time::Instant::now();
     tokio::join!(place.turn(), async {
         tokio::time::sleep(Duration::from_millis(20)).await;
         queues.settle(AT, None, &granted(&[]), OWN);

@@ -1,12 +1,16 @@
 -- Compares every guarded record with what was read, then applies every change.
 --
--- ARGV: number of guards, the guards, number of commands, the commands. Every item starts with a
--- letter; keys are given as indexes into KEYS. Values stay strings, so that no integer is rounded.
+-- ARGV[1] is a program: instructions of four bytes, a letter and the index of a key in KEYS; first
+-- the guards, then a full stop, then the changes. What an instruction needs besides stands in the
+-- rest of ARGV, in order. Values stay strings, so that no integer is rounded. Letters are compared
+-- as bytes, and what every create does comes first: this runs for each change of any client, and
+-- nobody else is served meanwhile.
 --
--- Answers {0, number...} with the result of every reporting command, {1, guard} on a conflict, or
--- {2, error, key, writes done before it}.
+-- Answers {0, number...} with the result of every reporting change, {1, guard} on a conflict, or
+-- {2, error, key, changes done before it}.
 
-local at, key, done = 1, '', 0
+local call, byte, program = redis.call, string.byte, ARGV[1]
+local pc, at, key, done = 1, 2, '', 0
 
 local function take()
   local value = ARGV[at]
@@ -14,55 +18,46 @@ local function take()
   return value
 end
 
-local function take_key()
-  key = KEYS[tonumber(take())]
-  return key
-end
-
-local function same_hash(pairs_read)
-  local now = redis.call('HGETALL', key)
-  if #now ~= 2 * pairs_read then return false end
+-- Whether the hash holds exactly the pairs that were read.
+local function same_hash(count)
+  local now = call('HGETALL', key)
+  if #now ~= 2 * count then return false end
   local values = {}
   for i = 1, #now, 2 do values[now[i]] = now[i + 1] end
-  for _ = 1, pairs_read do
+  for _ = 1, count do
     local field = take()
     if values[field] ~= take() then return false end
   end
   return true
 end
 
-local function holds()
-  local kind, k = take(), take_key()
-  if kind == 'V' then return redis.call('GET', k) == take() end
-  if kind == 'v' then return not redis.call('GET', k) end
-  if kind == 'P' then
-    local attr, head, tail = redis.call('GET', k), take(), take()
+local function holds(letter)
+  if letter == 'P' then
+    local attr, head, tail = call('GET', key), take(), take()
     return attr and string.sub(attr, 1, 11) == head and string.sub(attr, 60) == tail
   end
-  if kind == 'F' then
-    local field = take()
-    return redis.call('HGET', k, field) == take()
+  if letter == 'L' then
+    local last = take()
+    return table.concat(call('LRANGE', key, 0, last)) == take()
   end
-  if kind == 'f' then return not redis.call('HGET', k, take()) end
-  if kind == 'L' then return table.concat(redis.call('LRANGE', k, 0, take())) == take() end
-  if kind == 'E' then return redis.call('HLEN', k) == 0 end
-  if kind == 'e' then return redis.call('HLEN', k) ~= 0 end
-  if kind == 'H' then return same_hash(tonumber(take())) end
-  if kind == 'M' then return redis.call('SISMEMBER', k, take()) == 1 end
-  if kind == 'm' then return redis.call('SISMEMBER', k, take()) == 0 end
-  if kind == 'X' then return redis.call('EXISTS', k) == 1 end
-  if kind == 'N' then
-    if redis.call('EXISTS', k) == 0 then error('NOATTR to touch', 0) end
+  if letter == 'E' then return call('HLEN', key) == 0 end
+  if letter == 'e' then return call('HLEN', key) ~= 0 end
+  if letter == 'H' then return same_hash(tonumber(take())) end
+  if letter == 'M' then return call('SISMEMBER', key, take()) == 1 end
+  if letter == 'm' then return call('SISMEMBER', key, take()) == 0 end
+  if letter == 'X' then return call('EXISTS', key) == 1 end
+  if letter == 'N' then
+    if call('EXISTS', key) == 0 then error('NOATTR to touch', 0) end
     return true
   end
-  if kind == 'T' then
-    local found, wanted = redis.call('TYPE', k)['ok'], take()
+  if letter == 'T' then
+    local found, wanted = call('TYPE', key)['ok'], take()
     if found ~= 'none' and found ~= wanted then
       error('WRONGTYPE ' .. found .. ' instead of ' .. wanted, 0)
     end
     return true
   end
-  error('ERR unknown guard ' .. kind, 0)
+  error('ERR unknown guard ' .. letter, 0)
 end
 
 local function is_of(field, stem)
@@ -70,28 +65,26 @@ local function is_of(field, stem)
 end
 
 -- Forgets that the session has a lock here, once it holds none.
-local function tidy()
-  local k, locked, stem = take_key(), KEYS[tonumber(take())], take()
-  for _, field in ipairs(redis.call('HKEYS', k)) do
+local function tidy(locked, stem)
+  for _, field in ipairs(call('HKEYS', key)) do
     if is_of(field, stem) then return end
   end
-  redis.call('SREM', locked, k)
+  call('SREM', locked, key)
 end
 
 -- Drops every lock of the session here.
-local function release()
-  local k, locked, stem = take_key(), KEYS[tonumber(take())], take()
-  for _, field in ipairs(redis.call('HKEYS', k)) do
-    if is_of(field, stem) then redis.call('HDEL', k, field) end
+local function release(locked, stem)
+  for _, field in ipairs(call('HKEYS', key)) do
+    if is_of(field, stem) then call('HDEL', key, field) end
   end
-  redis.call('SREM', locked, k)
+  call('SREM', locked, key)
 end
 
 -- Whether 12 bytes of time are later than others. Byte by byte: Lua compares strings by locale. The
 -- first bears the sign of the seconds.
 local function later(one, two)
   for i = 1, 12 do
-    local a, b = string.byte(one, i), string.byte(two, i)
+    local a, b = byte(one, i), byte(two, i)
     if i == 1 then a, b = (a + 128) % 256, (b + 128) % 256 end
     if a ~= b then return a > b end
   end
@@ -99,44 +92,82 @@ local function later(one, two)
 end
 
 -- Adds to the link count of a directory's attr, and moves its mtime and ctime forward.
-local function touch()
-  local k, links, time = take_key(), tonumber(take()), take()
-  local attr = redis.call('GET', k)
+local function touch(links, time)
+  local attr = call('GET', key)
   if not attr then error('NOATTR to touch', 0) end
   local mtime, ctime = string.sub(attr, 24, 35), string.sub(attr, 36, 47)
   if #time == 12 and later(time, mtime) then mtime = time end
   if #time == 12 and later(time, ctime) then ctime = time end
-  local a, b, c, d = string.byte(attr, 48, 51)
+  local a, b, c, d = byte(attr, 48, 51)
   local n = ((a * 256 + b) * 256 + c) * 256 + d + links
   n = math.min(math.max(n, 0), 4294967295)
   local nlink = string.char(math.floor(n / 16777216) % 256, math.floor(n / 65536) % 256,
     math.floor(n / 256) % 256, n % 256)
-  redis.call('SET', k, string.sub(attr, 1, 23) .. mtime .. ctime .. nlink .. string.sub(attr, 52))
+  call('SET', key, string.sub(attr, 1, 23) .. mtime .. ctime .. nlink .. string.sub(attr, 52))
 end
 
-local function run()
-  for guard = 1, tonumber(take()) do
-    if not holds() then return {1, guard} end
-  end
-  local out = {0}
-  for _ = 1, tonumber(take()) do
-    local kind = take()
-    if kind == 'U' then
-      tidy()
-    elseif kind == 'D' then
-      release()
-    elseif kind == 'K' then
-      touch()
+local function check()
+  for guard = 1, #program do
+    local kind, high, middle, low = byte(program, pc, pc + 3)
+    pc = pc + 4
+    if kind == 46 then return nil end -- .
+    key = KEYS[(high * 256 + middle) * 256 + low]
+    local good
+    if kind == 86 then -- V
+      good = call('GET', key) == ARGV[at]
+      at = at + 1
+    elseif kind == 118 then -- v
+      good = not call('GET', key)
+    elseif kind == 70 then -- F
+      good = call('HGET', key, ARGV[at]) == ARGV[at + 1]
+      at = at + 2
+    elseif kind == 102 then -- f
+      good = not call('HGET', key, ARGV[at])
+      at = at + 1
     else
-      local name, k, count = take(), take_key(), tonumber(take())
+      good = holds(string.char(kind))
+    end
+    if not good then return guard end
+  end
+end
+
+local function apply()
+  local out = {0}
+  while pc <= #program do
+    local kind, high, middle, low = byte(program, pc, pc + 3)
+    pc = pc + 4
+    key = KEYS[(high * 256 + middle) * 256 + low]
+    if kind == 83 then -- S
+      call('SET', key, ARGV[at])
+      at = at + 1
+    elseif kind == 72 then -- H
+      call('HSET', key, ARGV[at], ARGV[at + 1])
+      at = at + 2
+    elseif kind == 73 then -- I
+      call('INCRBY', key, ARGV[at])
+      at = at + 1
+    elseif kind == 75 then -- K
+      touch(tonumber(take()), take())
+    elseif kind == 85 then -- U
+      tidy(KEYS[tonumber(take())], take())
+    elseif kind == 68 then -- D
+      release(KEYS[tonumber(take())], take())
+    else -- C, R
+      local name, count = take(), tonumber(take())
       local first = at
       at = at + count
-      local result = redis.call(name, k, unpack(ARGV, first, at - 1))
-      if kind == 'R' then out[#out + 1] = result end
+      local result = call(name, key, unpack(ARGV, first, at - 1))
+      if kind == 82 then out[#out + 1] = result end
     end
     done = done + 1
   end
   return out
+end
+
+local function run()
+  local guard = check()
+  if guard then return {1, guard} end
+  return apply()
 end
 
 local ok, answer = pcall(run)

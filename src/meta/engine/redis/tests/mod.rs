@@ -7,7 +7,6 @@ mod faults;
 mod garbage;
 mod go_client;
 mod listing;
-mod pace;
 mod proxy;
 mod server;
 mod sessions;

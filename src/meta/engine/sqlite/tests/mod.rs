@@ -10,7 +10,6 @@ mod opening;
 mod peer;
 mod records;
 mod schema;
-mod speed;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,0 +1,175 @@
+//! The metadata of this client beside that of the Go client, on the same server and volume, turn
+//! by turn. Prints a table in markdown: rates of both sides, and how many times ours is Go's.
+//!
+//! `cargo bench --bench mdtest -- --help`
+
+mod go;
+mod mix;
+mod ops;
+#[allow(
+    dead_code,
+    clippy::panic,
+    clippy::expect_used,
+    reason = "shared with tests, which assert by panicking"
+)]
+#[path = "../../tests/support/redis.rs"]
+mod redis;
+mod table;
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use clap::{Parser, ValueEnum};
+use jfs::meta::record::Setting;
+use jfs::meta::{Meta, Options, Registration};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use redis::RedisServer;
+use table::Table;
+
+/// What one side did in each phase, in operations a second.
+type Rates = Vec<(String, f64)>;
+
+/// Compares metadata rates with those of the Go client.
+#[derive(Parser)]
+struct Args {
+    /// Engines to measure on.
+    #[arg(long, value_delimiter = ',', default_value = "redis,sqlite")]
+    engines: Vec<EngineKind>,
+    /// Operations in flight.
+    #[arg(long, value_delimiter = ',', default_value = "1,8,64")]
+    widths: Vec<usize>,
+    /// Turns of each side; medians are printed.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// What to run.
+    #[arg(long, value_delimiter = ',', default_value = "mdtest,ops")]
+    runs: Vec<Run>,
+    /// Operations of each phase; by default 4000 on Redis and 1000 on SQLite.
+    #[arg(long)]
+    count: Option<usize>,
+    /// Leave the Go client out, for profiling.
+    #[arg(long)]
+    alone: bool,
+    /// What `cargo bench` passes.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+enum EngineKind {
+    Redis,
+    Sqlite,
+}
+
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+enum Run {
+    /// The tree of `juicefs mdtest`: all tasks create in the same directories.
+    Mdtest,
+    /// One operation after the other, a directory for each task.
+    Ops,
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let server = args.engines.contains(&EngineKind::Redis).then(RedisServer::start);
+    for engine in &args.engines {
+        let mut table = Table::default();
+        for width in &args.widths {
+            let place = Place::new(*engine, server.as_ref())?;
+            runtime.block_on(format(&place.url))?;
+            for run in &args.runs {
+                compare(&args, &runtime, &place, (*run, *width), &mut table)
+                    .with_context(|| format!("{} with {width} in flight", engine.name()))?;
+            }
+        }
+        println!("\n{}:\n\n{table}", engine.name());
+    }
+    Ok(())
+}
+
+/// Both sides by turns, the first one changing.
+fn compare(
+    args: &Args,
+    runtime: &tokio::runtime::Runtime,
+    place: &Place,
+    (run, width): (Run, usize),
+    table: &mut Table,
+) -> Result<()> {
+    let count = (args.count.unwrap_or(place.engine.count()) / width).max(1);
+    for round in 0..args.rounds {
+        let ours_first = round % 2 == 0;
+        for ours in [ours_first, !ours_first] {
+            let name = format!("{}-{round}-{width}", if ours { "jfs" } else { "go" });
+            let rates = match (ours, run) {
+                (true, Run::Mdtest) => runtime.block_on(mix::run(&place.url, &name, width, count)),
+                (true, Run::Ops) => runtime.block_on(ops::run(&place.url, &name, width, count)),
+                (false, _) if args.alone => continue,
+                (false, Run::Mdtest) => go::mdtest(&place.url, &name, width, count),
+                (false, Run::Ops) => go::ops(&place.url, &name, width, count),
+            };
+            table.add(width, ours, rates?);
+        }
+    }
+    Ok(())
+}
+
+impl EngineKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Redis => "Redis",
+            Self::Sqlite => "SQLite",
+        }
+    }
+
+    /// Enough for a second or so of each phase.
+    fn count(self) -> usize {
+        match self {
+            Self::Redis => 4000,
+            Self::Sqlite => 1000,
+        }
+    }
+}
+
+/// Where a volume lies.
+struct Place {
+    engine: EngineKind,
+    url: String,
+    _dir: Option<TempDir>,
+}
+
+impl Place {
+    fn new(engine: EngineKind, server: Option<&RedisServer>) -> Result<Self> {
+        Ok(match engine {
+            EngineKind::Redis => {
+                let url = server.context("no server")?.fresh_url();
+                Self { engine, url, _dir: None }
+            }
+            EngineKind::Sqlite => {
+                let dir = TempDir::new()?;
+                let url = format!("sqlite3://{}/meta.db", dir.path().display());
+                Self { engine, url, _dir: Some(dir) }
+            }
+        })
+    }
+}
+
+async fn format(url: &str) -> Result<()> {
+    let meta = Meta::attach(url, Options::default()).await?;
+    let mut setting = Setting::new("bench", Uuid::new_v4())?;
+    "file".clone_into(&mut setting.storage);
+    setting.bucket = std::env::temp_dir().join("jfs-bench/").display().to_string();
+    meta.init(setting, false).await?;
+    meta.close().await?;
+    Ok(())
+}
+
+/// A client with a session and no background jobs.
+async fn client(url: &str) -> Result<Arc<Meta>> {
+    let options = Options { no_background_jobs: true, ..Options::default() };
+    let meta = Meta::connect(url, options).await?;
+    meta.start(Registration::New).await?;
+    Ok(meta)
+}
