@@ -126,7 +126,7 @@ impl Config {
             self.confirm(&meta, &old, &setting).await?;
         }
         meta.init(setting, self.force).await?;
-        meta.engine().close().await?;
+        meta.close().await?;
         println!("{}", changes.0.join("\n"));
         Ok(())
     }

@@ -83,7 +83,7 @@ impl Format {
             }
             None => meta.init(self.fresh(Uuid::new_v4())?, false).await?,
         };
-        meta.engine().close().await?;
+        meta.close().await?;
         info!("volume {} is formatted", setting.name);
         println!("{}", setting.without_secrets().display()?);
         Ok(())

@@ -120,7 +120,7 @@ impl Volume {
             rows.push((label(&meta, key).await, quota));
         }
         print("Path/ID", rows);
-        Ok(meta.engine().close().await?)
+        Ok(meta.close().await?)
     }
 }
 
@@ -167,7 +167,7 @@ impl Set {
         };
         let quota = meta.quota_set(key, limits, self.strict).await?;
         print(self.whose.heading(), vec![(label, quota)]);
-        Ok(meta.engine().close().await?)
+        Ok(meta.close().await?)
     }
 }
 
@@ -179,7 +179,7 @@ impl Get {
             bail!("{label} has no quota");
         };
         print(self.whose.heading(), vec![(label, quota)]);
-        Ok(meta.engine().close().await?)
+        Ok(meta.close().await?)
     }
 
     async fn delete(self) -> anyhow::Result<()> {
@@ -189,7 +189,7 @@ impl Get {
             bail!("{label} has no quota");
         }
         meta.quota_delete(key).await?;
-        Ok(meta.engine().close().await?)
+        Ok(meta.close().await?)
     }
 }
 
@@ -226,7 +226,7 @@ impl Check {
                 check.quota.used_space, check.quota.used_inodes, check.space, check.inodes
             );
         }
-        meta.engine().close().await?;
+        meta.close().await?;
         if wrong.is_empty() {
             info!("quota usage is consistent");
         } else if !self.repair {

@@ -79,7 +79,7 @@ impl Status {
             Some(sid) => serde_json::to_value(one_session(&meta, Sid(sid)).await?)?,
             None => self.volume(&meta).await?,
         };
-        meta.engine().close().await?;
+        meta.close().await?;
         println!("{}", serde_json::to_string_pretty(&output)?);
         Ok(())
     }

@@ -157,3 +157,19 @@ fn each_sees_the_quotas_that_the_other_set() {
         }
     });
 }
+
+/// A directory that `quota set` makes is counted in its parent before the program ends.
+#[test]
+fn regression_a_directory_made_for_a_quota_is_counted() {
+    on_each_store(|store| {
+        let place = Place::formatted(store, Client::Ours, &["--trash-days", "1"]);
+        let set =
+            ["quota", "set", &place.url, "--path", "/made/below", "--create", "--inodes", "9"];
+        jfs_mount(&set).ok();
+        runtime().block_on(async {
+            let meta = place.visit().await;
+            let wrong = meta.check_dir_stats(jfs::meta::Ino::ROOT, false).await.unwrap();
+            assert!(wrong.is_empty(), "{wrong:?}");
+        });
+    });
+}
