@@ -22,7 +22,7 @@ if [ -x "$binary" ]; then
   echo "$binary"
   exit
 fi
-command -v go >/dev/null || fail "go is missing: https://go.dev/dl"
+command -v go >/dev/null || fail "go is missing: install Go 1.25 or newer"
 command -v cc >/dev/null || fail "a C compiler is missing: apt-get install gcc libc6-dev"
 
 mkdir -p "$cache"
