@@ -69,6 +69,12 @@ pub enum Error {
     /// A stored record does not decode.
     #[error("damaged record {record}: {cause}")]
     Damaged { record: String, cause: String },
+    /// The object store failed, or answered with something that is not the object.
+    #[error("{place}: cannot {action} {key}: {cause}")]
+    Storage { place: String, action: &'static str, key: String, cause: String },
+    /// A block that metadata names is not in the object store.
+    #[error("{place}: block {key} is not there")]
+    MissingBlock { place: String, key: String },
     /// The plan's guards failed more often than any sane contention explains.
     #[error("gave up on {0} after too many conflicts")]
     Contended(&'static str),
@@ -114,6 +120,8 @@ impl Error {
             | Self::Unreachable { .. }
             | Self::Engine { .. }
             | Self::Damaged { .. }
+            | Self::Storage { .. }
+            | Self::MissingBlock { .. }
             | Self::Contended(_)
             | Self::Unknown { .. } => Errno::EIO,
         }

@@ -2,8 +2,12 @@
 //!
 //! Layers only depend downwards; `tests/layering.rs` checks it.
 
+pub mod chunk;
 pub mod cli;
 pub mod error;
 pub mod meta;
+pub mod object;
+pub mod secret;
+pub mod slice;
 
 pub use error::{Error, Result};

@@ -34,24 +34,6 @@ impl fmt::Display for Ino {
     }
 }
 
-/// The id of a slice; 0 is a hole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SliceId(pub u64);
-
-impl SliceId {
-    pub const HOLE: SliceId = SliceId(0);
-
-    pub fn is_hole(self) -> bool {
-        self.0 == 0
-    }
-}
-
-impl fmt::Display for SliceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// A session id; 0 for a client without a session record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sid(pub u64);

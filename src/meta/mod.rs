@@ -13,11 +13,12 @@ mod run;
 mod time;
 mod txn;
 
+pub use crate::slice::SliceId;
 pub use client::{
     AtimeMode, Caller, DirEntry, Limits, Listing, Meta, NodeKind, Options, QuotaCheck,
     Registration, Restored, SliceStore, StatFs, Summary,
 };
-pub use ids::{Ino, LockOwner, Name, Sid, SliceId};
+pub use ids::{Ino, LockOwner, Name, Sid};
 pub use plan::{Effects, Plan};
 pub use run::{Lane, Operation};
 pub use time::Timestamp;

@@ -15,7 +15,7 @@ use super::support::timeout::{MOUNTED, within};
 use super::support::tree::Tree;
 
 /// So long that no session record changes during a test.
-const SLOW: Duration = Duration::from_secs(600);
+const SLOW: Duration = Duration::from_mins(10);
 
 fn on_each_store(body: fn(Store)) {
     within(MOUNTED, move || {

@@ -18,7 +18,7 @@ use super::support::redis::RedisServer;
 
 /// The name of every volume here; its objects lie below it.
 const NAME: &str = "volume";
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// Warnings about the servers of the test, not about the volume.
 const USUAL: [&str; 3] = [

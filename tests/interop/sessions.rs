@@ -25,7 +25,7 @@ use super::support::tree::Tree;
 /// Of ours; it expires after five.
 const BEAT: Duration = Duration::from_secs(1);
 /// Until a client with a heartbeat of two seconds has noticed that another one is gone.
-const CLEANED: Duration = Duration::from_secs(60);
+const CLEANED: Duration = Duration::from_mins(1);
 const OWNER: LockOwner = LockOwner(0xFFFF_0000_0000_0007);
 
 fn on_each_store(body: fn(Store)) {

@@ -6,15 +6,17 @@ use super::source::{Mention, Names, Target, Tree};
 /// refused, so that a new one gets its place in the order first.
 const LAYERS: &[(&str, &[&str])] = &[
     ("error", &[]),
-    ("object", &["error"]),
-    ("chunk", &["error", "object"]),
-    ("meta", &["error"]),
-    ("vfs", &["error", "meta", "chunk"]),
-    ("fuse", &["error", "meta", "vfs"]),
-    ("volume", &["error", "meta", "object", "chunk", "vfs", "fuse"]),
-    ("mounts", &["error", "meta", "volume"]),
-    ("csi", &["error", "meta", "mounts"]),
-    ("cli", &["error", "meta", "object", "chunk", "vfs", "fuse", "volume"]),
+    ("secret", &[]),
+    ("slice", &[]),
+    ("object", &["error", "secret"]),
+    ("chunk", &["error", "slice", "object"]),
+    ("meta", &["error", "secret", "slice"]),
+    ("vfs", &["error", "slice", "meta", "chunk"]),
+    ("fuse", &["error", "slice", "meta", "vfs"]),
+    ("volume", &["error", "secret", "slice", "meta", "object", "chunk", "vfs", "fuse"]),
+    ("mounts", &["error", "secret", "meta", "volume"]),
+    ("csi", &["error", "secret", "meta", "mounts"]),
+    ("cli", &["error", "secret", "slice", "meta", "object", "chunk", "vfs", "fuse", "volume"]),
     ("bin", &["error", "cli", "csi"]),
 ];
 

@@ -13,9 +13,9 @@ use super::command::{Finished, run};
 use super::mount::Mount;
 
 /// For one command on the small volumes that tests make.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 /// The first test on a machine builds the client.
-const BUILD: Duration = Duration::from_secs(30 * 60);
+const BUILD: Duration = Duration::from_mins(30);
 
 /// The program, built on first use.
 pub fn binary() -> &'static Path {

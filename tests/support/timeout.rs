@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{panic, thread};
 
 /// Long enough for a busy machine, short enough to see which test hangs.
-pub const MOUNTED: Duration = Duration::from_secs(120);
+pub const MOUNTED: Duration = Duration::from_mins(2);
 
 type Cleanup = Box<dyn FnOnce() + Send>;
 type Cleanups = Arc<Mutex<Vec<Cleanup>>>;

@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn an_attr_is_trusted_for_its_lifetime_only() {
-        let open = OpenFiles::new(Duration::from_secs(60), 2);
+        let open = OpenFiles::new(Duration::from_mins(1), 2);
         open.open(FILE, &attr(1));
         assert_eq!(open.attr(FILE), Some(attr(1)));
         open.forget(FILE);

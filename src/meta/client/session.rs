@@ -17,7 +17,7 @@ use crate::meta::{Sid, Timestamp};
 /// A client may miss this many heartbeats before others clean up after it.
 const MISSED_BEATS: u32 = 5;
 /// How long a session without heartbeats lives.
-const NEVER: Duration = Duration::from_secs(365 * 86_400);
+const NEVER: Duration = Duration::from_hours(8760);
 /// How often the setting is read again by a session without heartbeats.
 pub(super) const DEFAULT_BEAT: Duration = Duration::from_secs(12);
 

@@ -3,14 +3,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::error::{Error, Result};
-use crate::meta::SliceId;
-
-/// A slice by what names its objects: the id and the full size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SliceSize {
-    pub id: SliceId,
-    pub size: u32,
-}
+use crate::slice::{SliceId, SliceSize};
 
 const ITEM_LEN: usize = 12;
 

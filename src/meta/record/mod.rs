@@ -21,13 +21,13 @@ pub mod trash;
 pub mod version;
 pub mod view;
 
+pub use crate::slice::SliceSize;
 pub use acl::{AclEntry, AclKind, AclRule};
 pub use attr::{Attr, FileKind};
 pub use changelog::{LogLine, LogOp};
 pub use chunk::{CHUNK_SIZE, Slice};
 pub use compaction::{Compaction, plan_compaction};
 pub use counter::Counter;
-pub use delayed::SliceSize;
 pub use entry::Entry;
 pub use lock::{Flock, LockKind, Plock, PlockRange};
 pub use quota::{Quota, QuotaKey};

@@ -1,48 +1,20 @@
-//! Secrets of a setting: kept out of logs in memory, and ciphertext in the store.
-
-use std::fmt;
+//! Secrets of a setting: plain in memory, ciphertext in the store.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use md5::{Digest, Md5};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
-use serde::{Deserialize, Serialize};
 
 use super::Setting;
 use crate::error::{Error, Result};
+pub use crate::secret::Secret;
 
 /// What stands for a secret where it is not shown: in what people see, and in dumps.
 const REMOVED: &str = "removed";
 
 /// An algorithm of the volume that also changes the cipher of its secrets.
 const SM4: &str = "sm4gcm";
-
-/// Text that no log, error or debug output shows.
-#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Secret(String);
-
-impl Secret {
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The text itself, to be used and not shown.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_empty() { "\"\"" } else { "****" })
-    }
-}
 
 impl Setting {
     /// Turns the secrets into ciphertext; nothing to do if they are, or if there are none.
@@ -92,7 +64,7 @@ impl Setting {
         let mut changed = self.clone();
         for (field, secret) in changed.secrets_mut() {
             if !secret.is_empty() {
-                *secret = Secret(change(field, secret.expose())?);
+                *secret = Secret::new(change(field, secret.expose())?);
             }
         }
         *self = changed;

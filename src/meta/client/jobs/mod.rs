@@ -17,9 +17,9 @@ use crate::error::Result;
 use crate::meta::Timestamp;
 use crate::meta::record::Counter;
 
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 /// A turn ends before the next one begins, whatever is left.
-const LONGEST: Duration = Duration::from_secs(55 * 60);
+const LONGEST: Duration = Duration::from_mins(55);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Job {
@@ -53,7 +53,7 @@ impl Job {
         match self {
             Self::StaleSessions => heartbeat,
             Self::DeletedFiles | Self::Slices | Self::Trash => HOUR,
-            Self::ChangeLog => Duration::from_secs(5 * 60),
+            Self::ChangeLog => Duration::from_mins(5),
         }
     }
 

@@ -1,0 +1,72 @@
+//! A bucket in memory: for tests and benches, and for `--storage mem`.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, Range};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::{Object, ObjectStore};
+use crate::error::{Error, Result};
+
+#[derive(Default)]
+pub struct MemStore {
+    objects: Mutex<BTreeMap<String, (Bytes, SystemTime)>>,
+}
+
+impl MemStore {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, (Bytes, SystemTime)>> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for MemStore {
+    fn place(&self) -> &'static str {
+        "mem://"
+    }
+
+    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
+        let body = self.lock().get(key).map(|(body, _)| body.clone()).ok_or(Error::NotFound)?;
+        let Some(range) = range else { return Ok(body) };
+        let within = |at: u64| usize::try_from(at).map_or(body.len(), |at| at.min(body.len()));
+        Ok(body.slice(within(range.start)..within(range.end)))
+    }
+
+    async fn put(&self, key: &str, body: Bytes, _tier: u8) -> Result<()> {
+        self.lock().insert(key.to_owned(), (body, SystemTime::now()));
+        Ok(())
+    }
+
+    async fn delete(&self, key: &str) -> Result<()> {
+        self.lock().remove(key);
+        Ok(())
+    }
+
+    async fn head(&self, key: &str) -> Result<Object> {
+        let objects = self.lock();
+        let (body, modified) = objects.get(key).ok_or(Error::NotFound)?;
+        Ok(Object { key: key.to_owned(), size: body.len() as u64, modified: *modified })
+    }
+
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Object>> {
+        let objects = self.lock();
+        let start = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
+        Ok(objects
+            .range::<str, _>((start, Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .take(limit)
+            .map(|(key, (body, modified))| Object {
+                key: key.clone(),
+                size: body.len() as u64,
+                modified: *modified,
+            })
+            .collect())
+    }
+
+    async fn create(&self) -> Result<()> {
+        Ok(())
+    }
+}

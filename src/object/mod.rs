@@ -1,0 +1,53 @@
+//! Object stores: get, put, delete, head and list of one bucket, and wrappers of the same trait.
+//!
+//! Knows nothing of blocks or volumes: a key is text, a body is bytes.
+
+pub mod mem;
+
+use std::ops::Range;
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::error::Result;
+
+/// One bucket, or something that behaves like one.
+#[async_trait]
+pub trait ObjectStore: Send + Sync {
+    /// What and where it is, for errors and logs; never with secrets.
+    fn place(&self) -> &str;
+
+    /// The object, or the bytes of it in `range` (as many as there are);
+    /// [`Error::NotFound`](crate::Error::NotFound) if there is none.
+    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes>;
+
+    /// Stores an object whole, in place of what was there. `tier` chooses its storage class.
+    async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()>;
+
+    /// Removes an object; one that is not there is fine.
+    async fn delete(&self, key: &str) -> Result<()>;
+
+    /// What is known of an object; [`Error::NotFound`](crate::Error::NotFound) if there is none.
+    async fn head(&self, key: &str) -> Result<Object>;
+
+    /// Up to `limit` objects whose keys begin with `prefix` and come behind `after`, in byte order
+    /// of their keys. Fewer than `limit` only if there are no more.
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Object>>;
+
+    /// Makes the bucket, if that can be done and it is not there.
+    async fn create(&self) -> Result<()>;
+
+    /// Whether a part of an object costs less than all of it.
+    fn has_cheap_ranges(&self) -> bool {
+        true
+    }
+}
+
+/// An object as a listing shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    pub key: String,
+    pub size: u64,
+    pub modified: SystemTime,
+}
