@@ -2,7 +2,19 @@
 //!
 //! Knows nothing of blocks or volumes: a key is text, a body is bytes.
 
+pub mod deadline;
+pub mod faulty;
+pub mod file;
+pub mod limits;
 pub mod mem;
+mod metrics;
+mod open;
+pub mod prefix;
+pub mod retry;
+pub mod s3;
+pub mod shards;
+mod spec;
+mod tier;
 
 use std::ops::Range;
 use std::time::SystemTime;
@@ -10,6 +22,9 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+pub use self::metrics::{Measured, Metrics};
+pub use self::open::{STORAGES, open};
+pub use self::spec::{Encryption, Spec, Tier};
 use crate::error::Result;
 
 /// One bucket, or something that behaves like one.
