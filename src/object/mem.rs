@@ -49,9 +49,7 @@ impl ObjectStore for MemStore {
 
     async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
         let body = self.lock().get(key).map(|(body, _)| body.clone()).ok_or(Error::NotFound)?;
-        let Some(range) = range else { return Ok(body) };
-        let within = |at: u64| usize::try_from(at).map_or(body.len(), |at| at.min(body.len()));
-        Ok(body.slice(within(range.start)..within(range.end).max(within(range.start))))
+        Ok(range.map_or(body.clone(), |range| super::part(&body, &range)))
     }
 
     async fn put(&self, key: &str, body: Bytes, _tier: u8) -> Result<()> {

@@ -3,9 +3,11 @@
 //! Knows nothing of blocks or volumes: a key is text, a body is bytes.
 
 pub mod deadline;
+pub mod encrypt;
 pub mod faulty;
 pub mod file;
 pub mod limits;
+pub mod live;
 pub mod mem;
 mod metrics;
 mod open;
@@ -65,4 +67,25 @@ pub struct Object {
     pub key: String,
     pub size: u64,
     pub modified: SystemTime,
+}
+
+/// The bytes of a body that a range names, as many as there are.
+fn part(body: &Bytes, range: &Range<u64>) -> Bytes {
+    let within = |at: u64| usize::try_from(at).map_or(body.len(), |at| at.min(body.len()));
+    body.slice(within(range.start)..within(range.end).max(within(range.start)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_ends_where_the_body_does() {
+        let body = Bytes::from_static(b"0123");
+        assert_eq!(part(&body, &(1..3)), "12");
+        assert_eq!(part(&body, &(3..9)), "3");
+        assert_eq!(part(&body, &(7..9)), "");
+        let (from, to) = (3, 1);
+        assert_eq!(part(&body, &(from..to)), "");
+    }
 }

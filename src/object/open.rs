@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::deadline::Deadline;
+use super::encrypt::Encrypted;
 use super::file::FileStore;
 use super::limits::{Limited, Rate};
 use super::mem::MemStore;
@@ -30,8 +31,8 @@ pub fn open(spec: &Spec) -> Result<Arc<dyn ObjectStore>> {
     if !spec.prefix.is_empty() {
         store = Arc::new(Prefixed::new(store, &spec.prefix));
     }
-    if spec.encryption.is_some() {
-        return Err(Error::Refused("encrypted volumes cannot be opened yet".to_owned()));
+    if let Some(encryption) = &spec.encryption {
+        store = Arc::new(Encrypted::new(store, encryption)?);
     }
     if let Some(metrics) = &spec.metrics {
         store = Arc::new(Measured::new(store, metrics.clone(), Tiers::new(&spec.tiers)?));
@@ -68,5 +69,36 @@ fn bucket(spec: &Spec) -> Result<Arc<dyn ObjectStore>> {
                 STORAGES.join(", ")
             ))),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storage_that_is_not_known_is_named_with_those_that_are() {
+        let error = open(&Spec::new("tape", "/")).err().map(|error| error.to_string());
+        let expected = "storage \"tape\" is not supported; there are: file, mem, s3, minio, oss, \
+                        eos, oos, scw, space, wasabi";
+        assert_eq!(error.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn every_storage_that_is_named_opens() {
+        for storage in STORAGES {
+            let bucket = if storage == "file" { "/tmp" } else { "https://vol.a.b.c/vol" };
+            open(&Spec::new(storage, bucket)).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_shard_is_chosen_by_the_key_with_its_prefix() {
+        let spec = Spec { prefix: "vol/".to_owned(), shards: 3, ..Spec::new("mem", "shard-%d") };
+        let store = open(&spec).unwrap();
+        store.put("chunks/0/0/1_0_4194304", bytes::Bytes::new(), 0).await.unwrap();
+        // FNV-1a of "vol/chunks/0/0/1_0_4194304" is 3896983470.
+        let shard = MemStore::named("shard-0");
+        assert_eq!(shard.list("", "", 9).await.unwrap()[0].key, "vol/chunks/0/0/1_0_4194304");
     }
 }
