@@ -4,10 +4,12 @@
 
 mod block;
 mod budget;
+mod cache;
 mod compress;
 mod store;
 
 pub use block::{BlockKey, Layout};
 pub use budget::{Budget, Reserved};
+pub use cache::{Cache, CacheOptions, CacheUsage, Checksum, Eviction, VolumeCache};
 pub use compress::Compression;
 pub use store::{Store, Upload};
