@@ -5,6 +5,7 @@
 mod block;
 mod bucket;
 mod budget;
+mod cache;
 mod compress;
 mod flight;
 mod hot;
@@ -19,6 +20,7 @@ mod upload;
 
 pub use block::{BlockKey, Layout};
 pub use budget::{Budget, Reclaim, Reserved};
+pub use cache::{Cache, CacheOptions, CacheUsage, Checksum, Eviction, VolumeCache};
 pub use compress::Compression;
 pub use options::Options;
 pub use store::Store;
