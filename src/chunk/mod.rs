@@ -3,11 +3,31 @@
 //! Knows nothing of inodes, names, or where in a file a slice lies.
 
 mod block;
+mod bucket;
 mod budget;
+mod cache;
 mod compress;
+mod flight;
+mod hot;
+mod metrics;
+mod options;
+mod prefetch;
+mod read;
+mod rewrite;
+mod staging;
 mod store;
+#[cfg(test)]
+mod testing;
+mod trail;
+mod upload;
+mod warm;
 
 pub use block::{BlockKey, Layout};
-pub use budget::{Budget, Reserved};
+pub use budget::{Budget, Reclaim, Reserved};
+pub use cache::{Cache, CacheOptions, CacheUsage, Checksum, Eviction, VolumeCache};
 pub use compress::Compression;
-pub use store::{Store, Upload};
+pub use options::{Hours, Options, Writeback};
+pub use rewrite::Fragment;
+pub use store::{Parts, Store};
+pub use upload::Upload;
+pub use warm::Warmth;

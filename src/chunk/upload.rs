@@ -1,0 +1,120 @@
+//! Upload of one slice, block by block.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::task::JoinSet;
+use tracing::warn;
+
+use super::staging::Loaded;
+use super::{BlockKey, Reserved, Store};
+use crate::error::{Error, Result};
+use crate::slice::SliceId;
+
+/// A slice on its way into the bucket. Blocks go up as they are given; nothing of it counts before
+/// [`Upload::finish`]. One that is dropped before it is finished is aborted in the background.
+pub struct Upload {
+    store: Arc<Store>,
+    id: SliceId,
+    tier: u8,
+    /// Blocks may be staged instead.
+    stages: bool,
+    /// Blocks that may be in the bucket and are nobody's yet.
+    blocks: Vec<BlockKey>,
+    running: JoinSet<Result<()>>,
+    finished: bool,
+}
+
+impl Upload {
+    pub(super) fn new(store: Arc<Store>, id: SliceId, tier: u8, stages: bool) -> Self {
+        let running = JoinSet::new();
+        Self { store, id, tier, stages, blocks: Vec::new(), running, finished: false }
+    }
+
+    pub fn id(&self) -> SliceId {
+        self.id
+    }
+
+    /// Starts to upload the block of that number; its memory is given back once it is stored. All
+    /// blocks but the last must be full.
+    ///
+    /// The bytes are not copied on their way to the object store, unless they are packed: then once,
+    /// by that.
+    pub fn put(&mut self, index: u32, block: Bytes, reserved: Option<Reserved>) {
+        let size = u32::try_from(block.len()).unwrap_or(u32::MAX);
+        let key = BlockKey { slice: self.id, index, size };
+        let (store, tier, stages) = (Arc::clone(&self.store), self.tier, self.stages);
+        self.finished = false;
+        self.blocks.push(key);
+        let loaded = Loaded { body: block, tier, reserved };
+        let task = async move { store.store_block(key, loaded, stages).await };
+        self.running.spawn_on(task, &self.store.runtime);
+    }
+
+    /// Waits until every block is stored. After an error the slice is to be aborted; after success
+    /// it stays where it is, unless it is aborted all the same.
+    pub async fn finish(&mut self) -> Result<()> {
+        while let Some(done) = self.running.join_next().await {
+            done.unwrap_or(Err(Error::Interrupted))?;
+        }
+        self.finished = true;
+        Ok(())
+    }
+
+    /// Gives the slice up and removes what was stored of it.
+    pub async fn abort(mut self) -> Result<()> {
+        self.finished = true;
+        self.running.shutdown().await;
+        self.store.remove_blocks(std::mem::take(&mut self.blocks)).await
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if self.finished || self.blocks.is_empty() {
+            return;
+        }
+        let (slice, store) = (self.id.0, Arc::clone(&self.store));
+        let (blocks, mut running) =
+            (std::mem::take(&mut self.blocks), std::mem::take(&mut self.running));
+        self.store.work(async move {
+            running.shutdown().await;
+            if let Err(error) = store.remove_blocks(blocks).await {
+                warn!(slice, %error, "the objects of a slice that was given up stay");
+            }
+        });
+    }
+}
+
+impl Store {
+    /// Stores a block: on disk if it may be staged, or else in the bucket.
+    async fn store_block(
+        self: &Arc<Self>,
+        block: BlockKey,
+        loaded: Loaded,
+        stages: bool,
+    ) -> Result<()> {
+        let staging = self.staging.as_ref().filter(|staging| stages && staging.takes(block.size));
+        if let Some(staging) = staging {
+            match staging.stage(block, &loaded.body, loaded.tier).await {
+                Ok(()) => {
+                    staging.admit(self, block, loaded);
+                    return Ok(());
+                }
+                Err(error) => staging.refused(&error),
+            }
+        }
+        let turn = self.bucket.upload_turn().await;
+        // Before the upload: packing gives the plain bytes up. If it fails, the slice is aborted,
+        // which clears the cache too.
+        if self.options.cache_large_write || block.size < self.layout().block_size {
+            self.cache_block(block, &loaded.body);
+        }
+        let outcome = self.bucket.put(&turn, block, loaded.body, loaded.tier).await;
+        drop((turn, loaded.reserved));
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests;
