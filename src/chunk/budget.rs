@@ -12,17 +12,29 @@ const UNIT: usize = 1 << 10;
 pub struct Budget {
     units: Arc<Semaphore>,
     total: usize,
+    /// What this is a part of.
+    whole: Option<Arc<Budget>>,
 }
 
 /// Bytes reserved; given back when dropped.
 pub struct Reserved {
     permit: OwnedSemaphorePermit,
+    /// The same bytes in the budget that this one is a part of.
+    whole: Option<Box<Reserved>>,
 }
 
 impl Budget {
     pub fn new(bytes: usize) -> Arc<Self> {
         let total = (bytes / UNIT).clamp(1, u32::MAX as usize);
-        Arc::new(Self { units: Arc::new(Semaphore::new(total)), total })
+        Arc::new(Self { units: Arc::new(Semaphore::new(total)), total, whole: None })
+    }
+
+    /// A part of this budget: what is reserved from it counts in the whole as well, and there is
+    /// never more of it than `bytes`. The rest is left to others.
+    pub fn part(self: &Arc<Self>, bytes: usize) -> Arc<Self> {
+        let total = (bytes / UNIT).clamp(1, self.total);
+        let whole = Some(Arc::clone(self));
+        Arc::new(Self { units: Arc::new(Semaphore::new(total)), total, whole })
     }
 
     pub fn capacity(&self) -> usize {
@@ -35,21 +47,30 @@ impl Budget {
 
     /// Waits for room. What is larger than the whole budget takes all of it.
     pub async fn reserve(&self, bytes: usize) -> Reserved {
-        loop {
-            if let Ok(permit) = self.units.clone().acquire_many_owned(self.units_of(bytes)).await {
-                return Reserved { permit };
-            }
+        let units = self.units_of(bytes);
+        let Ok(permit) = self.units.clone().acquire_many_owned(units).await else {
             // The semaphore is never closed.
-            std::future::pending::<()>().await;
-        }
+            return std::future::pending().await;
+        };
+        let whole = match &self.whole {
+            Some(whole) => Some(Box::new(Box::pin(whole.reserve(units as usize * UNIT)).await)),
+            None => None,
+        };
+        Reserved { permit, whole }
     }
 
     /// Room, if there is some now and nobody waits for it.
     pub fn try_reserve(&self, bytes: usize) -> Option<Reserved> {
-        match self.units.clone().try_acquire_many_owned(self.units_of(bytes)) {
-            Ok(permit) => Some(Reserved { permit }),
-            Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => None,
-        }
+        let units = self.units_of(bytes);
+        let permit = match self.units.clone().try_acquire_many_owned(units) {
+            Ok(permit) => permit,
+            Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => return None,
+        };
+        let whole = match &self.whole {
+            Some(whole) => Some(Box::new(whole.try_reserve(units as usize * UNIT)?)),
+            None => None,
+        };
+        Some(Reserved { permit, whole })
     }
 
     fn units_of(&self, bytes: usize) -> u32 {
@@ -65,6 +86,9 @@ impl Reserved {
     /// Joins two reservations of one budget.
     pub fn merge(&mut self, other: Reserved) {
         self.permit.merge(other.permit);
+        if let (Some(mine), Some(whole)) = (&mut self.whole, other.whole) {
+            mine.merge(*whole);
+        }
     }
 }
 
@@ -86,6 +110,28 @@ mod tests {
     async fn more_than_everything_takes_everything() {
         let budget = Budget::new(100 << 10);
         assert_eq!(budget.reserve(1 << 30).await.bytes(), budget.capacity());
+    }
+
+    #[tokio::test]
+    async fn a_part_leaves_the_rest_to_others() {
+        let budget = Budget::new(100 << 10);
+        let part = budget.part(80 << 10);
+        let mut held = part.reserve(60 << 10).await;
+        held.merge(part.reserve(20 << 10).await);
+        assert!(part.try_reserve(1).is_none());
+        assert_eq!((part.used(), budget.used()), (80 << 10, 80 << 10));
+        assert!(budget.try_reserve(20 << 10).is_some());
+        drop(held);
+        assert_eq!((part.used(), budget.used()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_part_gets_no_more_than_the_whole_has() {
+        let budget = Budget::new(100 << 10);
+        let part = budget.part(80 << 10);
+        let _others = budget.reserve(90 << 10).await;
+        assert!(part.try_reserve(20 << 10).is_none());
+        assert_eq!(part.used(), 0, "nothing is held of what could not be had");
     }
 
     #[tokio::test]
