@@ -143,8 +143,7 @@ mod tests {
     fn two_streams_of_one_handle_do_not_disturb_each_other() {
         let mut streams = Streams::default();
         for at in (0..2000).step_by(50) {
-            let fetched = ahead(&mut streams, &[at, 50_000 + at]);
-            assert!(at < 200 || fetched.iter().flatten().count() > 0 || at % 100 == 0);
+            ahead(&mut streams, &[at, 50_000 + at]);
         }
         assert_eq!(streams.streams.each_ref().map(|stream| stream.window), [800, 800]);
     }
