@@ -1,8 +1,8 @@
 //! A bucket in memory: for tests and benches, and for `--storage mem`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, Range};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
@@ -11,12 +11,31 @@ use bytes::Bytes;
 use super::{Object, ObjectStore};
 use crate::error::{Error, Result};
 
-#[derive(Default)]
+/// Buckets that are known by a name, for as long as the process lives.
+static NAMED: LazyLock<Mutex<HashMap<String, Arc<MemStore>>>> = LazyLock::new(Mutex::default);
+
 pub struct MemStore {
+    place: String,
     objects: Mutex<BTreeMap<String, (Bytes, SystemTime)>>,
 }
 
+/// A bucket of its own, that nobody else can open.
+impl Default for MemStore {
+    fn default() -> Self {
+        Self { place: "mem://".to_owned(), objects: Mutex::default() }
+    }
+}
+
 impl MemStore {
+    /// The bucket of that name, with or without `mem://` before it: the same for everybody in this
+    /// process, so that a volume can be opened again.
+    pub fn named(name: &str) -> Arc<Self> {
+        let place = format!("mem://{}", name.strip_prefix("mem://").unwrap_or(name));
+        let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+        let store = named.entry(place.clone());
+        Arc::clone(store.or_insert_with(|| Arc::new(Self { place, ..Self::default() })))
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, (Bytes, SystemTime)>> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -24,15 +43,13 @@ impl MemStore {
 
 #[async_trait]
 impl ObjectStore for MemStore {
-    fn place(&self) -> &'static str {
-        "mem://"
+    fn place(&self) -> &str {
+        &self.place
     }
 
     async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
         let body = self.lock().get(key).map(|(body, _)| body.clone()).ok_or(Error::NotFound)?;
-        let Some(range) = range else { return Ok(body) };
-        let within = |at: u64| usize::try_from(at).map_or(body.len(), |at| at.min(body.len()));
-        Ok(body.slice(within(range.start)..within(range.end)))
+        Ok(range.map_or(body.clone(), |range| super::part(&body, &range)))
     }
 
     async fn put(&self, key: &str, body: Bytes, _tier: u8) -> Result<()> {

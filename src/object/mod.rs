@@ -2,7 +2,21 @@
 //!
 //! Knows nothing of blocks or volumes: a key is text, a body is bytes.
 
+pub mod deadline;
+pub mod encrypt;
+pub mod faulty;
+pub mod file;
+pub mod limits;
+pub mod live;
 pub mod mem;
+mod metrics;
+mod open;
+pub mod prefix;
+pub mod retry;
+pub mod s3;
+pub mod shards;
+mod spec;
+mod tier;
 
 use std::ops::Range;
 use std::time::SystemTime;
@@ -10,6 +24,9 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+pub use self::metrics::{Measured, Metrics};
+pub use self::open::{STORAGES, open};
+pub use self::spec::{Encryption, Spec, Tier};
 use crate::error::Result;
 
 /// One bucket, or something that behaves like one.
@@ -50,4 +67,25 @@ pub struct Object {
     pub key: String,
     pub size: u64,
     pub modified: SystemTime,
+}
+
+/// The bytes of a body that a range names, as many as there are.
+fn part(body: &Bytes, range: &Range<u64>) -> Bytes {
+    let within = |at: u64| usize::try_from(at).map_or(body.len(), |at| at.min(body.len()));
+    body.slice(within(range.start)..within(range.end).max(within(range.start)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_ends_where_the_body_does() {
+        let body = Bytes::from_static(b"0123");
+        assert_eq!(part(&body, &(1..3)), "12");
+        assert_eq!(part(&body, &(3..9)), "3");
+        assert_eq!(part(&body, &(7..9)), "");
+        let (from, to) = (3, 1);
+        assert_eq!(part(&body, &(from..to)), "");
+    }
 }

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use super::drain::{Drain, drain};
 use super::file::{File, Taken};
 use super::reader::Reader;
-use crate::chunk::{Budget, Reserved, Store};
+use crate::chunk::{Budget, Reclaim, Reserved, Store};
 use crate::error::{Error, Result};
 use crate::meta::client::Opened;
 use crate::meta::op::zeros::check_end;
@@ -19,9 +19,6 @@ use crate::meta::{Caller, Ino, Meta};
 
 /// Percent of the budget that dirty data may take, so that reads always find some.
 const DIRTY_SHARE: usize = 80;
-/// Percent of the budget that the reads under way may need at once. The rest is for blocks that are
-/// kept, and for those that are fetched ahead.
-const READ_SHARE: usize = 50;
 /// Blocks that are read ahead of a stream at most, unless told otherwise.
 const AHEAD: u64 = 8;
 
@@ -37,11 +34,8 @@ pub struct ContentOptions {
 pub struct Content {
     pub(super) meta: Arc<Meta>,
     pub(super) store: Arc<Store>,
-    pub(super) budget: Arc<Budget>,
     /// What of the budget is for dirty data.
     dirty: Arc<Budget>,
-    /// Admits reads; see [`Reader::read`].
-    pub(super) reads: Arc<Budget>,
     pub(super) max_readahead: u64,
     pub(super) drain: Drain,
     files: Mutex<HashMap<Ino, Weak<File>>>,
@@ -54,7 +48,7 @@ impl Content {
     pub fn new(
         meta: Arc<Meta>,
         store: Arc<Store>,
-        budget: Arc<Budget>,
+        budget: &Arc<Budget>,
         options: ContentOptions,
     ) -> Arc<Self> {
         let block = u64::from(store.layout().block_size);
@@ -62,15 +56,15 @@ impl Content {
         let max_readahead = options.max_readahead.unwrap_or(AHEAD * block);
         let content = Arc::new(Self {
             dirty: budget.part(capacity / 100 * DIRTY_SHARE),
-            reads: Budget::new(capacity / 100 * READ_SHARE),
             max_readahead: max_readahead.min((capacity / 100 * DIRTY_SHARE) as u64),
             meta,
             store,
-            budget,
             drain: Drain::default(),
             files: Mutex::default(),
             runtime: Handle::current(),
         });
+        let keeper: Weak<dyn Reclaim> = Arc::<Self>::downgrade(&content);
+        budget.reclaim_from(keeper);
         content.runtime.spawn(drain(Arc::downgrade(&content)));
         content
     }
@@ -221,6 +215,14 @@ impl Content {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Ino, Weak<File>>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reclaim for Content {
+    /// Dirty data is asked for after the blocks that are only kept: it has to be stored before its
+    /// memory comes back.
+    fn reclaim(&self, bytes: usize) -> usize {
+        self.drain.press(bytes)
     }
 }
 

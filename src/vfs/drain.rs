@@ -52,14 +52,16 @@ impl Drain {
         }
     }
 
-    /// Freezes the oldest drafts that together hold `wanted` bytes.
-    pub fn press(&self, wanted: usize) {
+    /// Freezes the oldest drafts that together hold `wanted` bytes, or all. Answers how many bytes
+    /// come back once they are stored.
+    pub fn press(&self, wanted: usize) -> usize {
         let (mut freed, mut last) = (0, None);
         while freed < wanted {
-            let Some((number, file)) = self.next(last) else { return };
+            let Some((number, file)) = self.next(last) else { break };
             freed += file.freeze(number);
             last = Some(number);
         }
+        freed
     }
 
     /// Freezes what is due; answers when to look again, none if there is nothing left.

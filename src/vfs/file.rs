@@ -137,8 +137,8 @@ impl File {
         }
     }
 
-    pub fn is_dirty(&self, range: Range<u64>) -> bool {
-        self.lock().pending.is_dirty(range)
+    pub fn is_dirty(&self, range: &Range<u64>) -> bool {
+        self.lock().pending.is_dirty(range.clone())
     }
 
     pub fn tier(&self) -> u8 {

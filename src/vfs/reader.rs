@@ -1,6 +1,7 @@
 //! A reader: one handle of a file, and what it reads ahead.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -22,24 +23,18 @@ use crate::slice::SliceId;
 const LOOKS: usize = 3;
 /// Who reads here reads the end of the file, where many formats keep their index.
 const END: u64 = 32 << 10;
-/// With more of the budget in use than this, in percent, nothing more is fetched ahead.
-const PRESSED: usize = 80;
 
 /// An open file, as one handle sees it. Dropping it gives the handle back.
 pub struct Reader {
     file: Arc<File>,
     streams: Mutex<Streams>,
-}
-
-/// Why a part could not be read.
-struct Fault {
-    slice: SliceId,
-    error: Error,
+    /// Something could not be fetched ahead since the last read, for want of memory.
+    refused: Arc<AtomicBool>,
 }
 
 impl Reader {
     pub(super) fn new(file: Arc<File>) -> Self {
-        Self { file, streams: Mutex::default() }
+        Self { file, streams: Mutex::default(), refused: Arc::default() }
     }
 
     pub fn ino(&self) -> Ino {
@@ -70,14 +65,14 @@ impl Reader {
                 .zip(&views)
                 .flat_map(|(piece, view)| parts(view, piece.pos, piece.pos + piece.len))
                 .collect();
-            let fault = match content.fetch(&parts).await {
+            let error = match content.fetch(&parts).await {
                 Ok(bytes) => return Ok(bytes),
-                Err(fault) => fault,
+                Err(error) => error,
             };
             looks += 1;
-            let missing = matches!(fault.error, Error::MissingBlock { .. });
+            let missing = matches!(error, Error::MissingBlock { .. });
             if !missing || looks == LOOKS || parts == last {
-                return Err(fault.explain(ino));
+                return Err(content.explain(ino, error));
             }
             for piece in &pieces {
                 content.meta.forget_view(ino, piece.index);
@@ -92,6 +87,24 @@ impl Reader {
         off.min(length)..off.saturating_add(u64::from(len)).min(length)
     }
 
+    /// The same, if nothing has to be waited for.
+    pub fn read_now(&self, off: u64, len: u32) -> Option<Vec<Bytes>> {
+        let range = self.clip(off, len);
+        let content = &self.file.content;
+        // Who keeps times of access must go the other way.
+        if content.meta.facts().options.atime != AtimeMode::Never || self.file.is_dirty(&range) {
+            return None;
+        }
+        let mut all = Vec::new();
+        for piece in pieces(range.clone()) {
+            let view = content.meta.facts().open.view(self.file.ino, piece.index)?;
+            all.extend(parts(&view, piece.pos, piece.pos + piece.len));
+        }
+        let bytes = content.fetch_now(&all)?;
+        self.fetch_ahead(&range);
+        Some(bytes)
+    }
+
     /// Starts to fetch what is likely to be read next.
     fn fetch_ahead(&self, range: &Range<u64>) {
         let content = &self.file.content;
@@ -99,7 +112,7 @@ impl Reader {
         let ahead = Ahead {
             block: u64::from(content.block_size()),
             max: content.max_readahead,
-            pressed: content.budget.used() > content.budget.capacity() / 100 * PRESSED,
+            pressed: self.refused.swap(false, Ordering::Relaxed),
         };
         let wanted = {
             let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,9 +121,29 @@ impl Reader {
         let end = (range.start + END > length).then(|| length.saturating_sub(END)..length);
         for range in wanted.into_iter().chain(end) {
             for piece in pieces(range.start.min(length)..range.end.min(length)) {
-                content.prefetch(self.file.ino, piece);
+                self.prefetch(piece);
             }
         }
+    }
+
+    /// Starts to fetch the blocks of a part of the file.
+    fn prefetch(&self, piece: Piece) {
+        let (content, ino) = (Arc::clone(&self.file.content), self.file.ino);
+        let refused = Arc::clone(&self.refused);
+        let start = move |content: &Arc<Content>, view: &View| {
+            if !Ahead::start(content, view, piece) {
+                refused.store(true, Ordering::Relaxed);
+            }
+        };
+        if let Some(view) = content.meta.facts().open.view(ino, piece.index) {
+            return start(&content, &view);
+        }
+        self.file.content.spawn(async move {
+            // Whoever reads it for good will be told what is wrong.
+            if let Ok(view) = content.meta.read(ino, piece.index).await {
+                start(&content, &view);
+            }
+        });
     }
 }
 
@@ -121,86 +154,74 @@ impl Drop for Reader {
 }
 
 impl Content {
-    /// Fetches parts, all at once.
-    ///
-    /// What is read stays in memory until the last part is there, so reads that hold some of what
-    /// they need and wait for the rest could wait for each other. Therefore a read is admitted with
-    /// all it may need, and no more are admitted than there is memory for: whoever is admitted gets
-    /// its memory, since what dirty data, kept blocks and blocks ahead hold comes back without it.
-    async fn fetch(&self, parts: &[Part]) -> Result<Vec<Bytes>, Fault> {
-        let needs: Vec<usize> = parts.iter().map(|part| self.need(part)).collect();
-        let need = needs.iter().sum();
-        if need <= self.reads.capacity() {
-            let _admitted = if need > 0 { Some(self.reads.reserve(need).await) } else { None };
-            let read = try_join_all(parts.iter().map(|part| self.fetch_part(part))).await?;
-            return Ok(read.concat());
-        }
-        // A few bytes each of very many blocks: one after the other, and of each only those.
-        let mut bytes = Vec::with_capacity(parts.len());
-        for (part, need) in parts.iter().zip(needs) {
-            let _admitted = self.reads.reserve(need).await;
-            bytes.push(Bytes::from(self.fetch_part(part).await?.concat()));
-        }
-        Ok(bytes)
-    }
-
-    /// How much memory the blocks of a part take.
-    fn need(&self, part: &Part) -> usize {
-        part.blocks(self.store.layout()).map(|block| block.size as usize).sum()
-    }
-
-    async fn fetch_part(&self, part: &Part) -> Result<Vec<Bytes>, Fault> {
-        if part.is_hole() {
-            return Ok(zeros(part.len()).collect());
-        }
-        let fault = |error| Fault { slice: part.slice.id, error };
-        let bytes = self.store.read(part.slice, part.range.clone()).await.map_err(fault)?;
-        let len: usize = bytes.iter().map(Bytes::len).sum();
-        if len != part.len() {
-            // A record that reaches past the end of its slice.
-            let cause =
-                format!("{len} bytes of slice {} where {} are named", part.slice.id, part.len());
-            return Err(fault(Error::damaged("chunk", cause)));
-        }
-        Ok(bytes)
-    }
-
-    /// Starts to fetch the blocks of a part of a file.
-    fn prefetch(self: &Arc<Self>, ino: Ino, piece: Piece) {
-        if let Some(view) = self.meta.facts().open.view(ino, piece.index) {
-            return self.prefetch_view(&view, piece);
-        }
-        let content = Arc::clone(self);
-        self.spawn(async move {
-            // Whoever reads it for good will be told what is wrong.
-            if let Ok(view) = content.meta.read(ino, piece.index).await {
-                content.prefetch_view(&view, piece);
+    /// Fetches parts, all at once: what is held of a read while the rest waits for memory could
+    /// keep it from others for ever.
+    async fn fetch(&self, parts: &[Part]) -> Result<Vec<Bytes>> {
+        let mut wanted = Vec::with_capacity(parts.len());
+        for part in parts.iter().filter(|part| !part.is_hole()) {
+            if part.range.end > part.slice.size {
+                let Part { slice, range } = part;
+                let cause = format!("bytes {range:?} of slice {}, which has {}", slice.id, slice.size);
+                return Err(Error::damaged("chunk", cause));
             }
-        });
+            wanted.push((part.slice, part.range.clone()));
+        }
+        let read = if wanted.is_empty() { Vec::new() } else { self.store.read_all(&wanted).await? };
+        join(parts, read)
     }
 
-    fn prefetch_view(&self, view: &View, piece: Piece) {
-        let layout = self.store.layout();
-        let mut last: Option<BlockKey> = None;
-        for part in parts(view, piece.pos, piece.pos + piece.len) {
-            for block in part.blocks(layout) {
-                if last.replace(block) != Some(block) {
-                    self.store.prefetch(block);
-                }
-            }
+    /// The same, if all of it is in memory.
+    fn fetch_now(&self, parts: &[Part]) -> Option<Vec<Bytes>> {
+        let mut read = Vec::new();
+        for part in parts.iter().filter(|part| !part.is_hole()) {
+            read.extend(self.store.read_now(part.slice, part.range.clone())?);
         }
+        join(parts, read).ok()
+    }
+
+    /// Which slice needs the block that is missing.
+    fn explain(&self, ino: Ino, error: Error) -> Error {
+        let Error::MissingBlock { place, key } = error else { return error };
+        let block = self.store.layout().parse(&key);
+        let slice = block.map_or_else(|| "?".to_owned(), |block| block.slice.to_string());
+        let cause = format!("it is not there, but slice {slice} of inode {ino} needs it");
+        Error::Storage { place, action: "read", key, cause }
     }
 }
 
-impl Fault {
-    /// The error with everything that is needed to find out more.
-    fn explain(self, ino: Ino) -> Error {
-        match self.error {
-            Error::MissingBlock { place, key } => {
-                let cause = format!("it is not there, but slice {} of inode {ino} is", self.slice);
-                Error::Storage { place, action: "read", key, cause }
-            }
-            other => other,
+/// Lays what was read and the holes end to end.
+fn join(parts: &[Part], read: Vec<Bytes>) -> Result<Vec<Bytes>> {
+    let mut read = read.into_iter();
+    let mut joined = Vec::with_capacity(parts.len());
+    for part in parts {
+        if part.is_hole() {
+            joined.extend(zeros(part.len()));
+            continue;
         }
+        let mut missing = part.len();
+        while missing > 0 {
+            let piece = read.next().filter(|piece| piece.len() <= missing).ok_or_else(|| {
+                Error::damaged(format!("slice {}", part.slice.id), "another length was read")
+            })?;
+            missing -= piece.len();
+            joined.push(piece);
+        }
+    }
+    Ok(joined)
+}
+
+impl Ahead {
+    /// Fetches blocks of a part of a file; false if there was no room for some.
+    fn start(content: &Arc<Content>, view: &View, piece: Piece) -> bool {
+        let layout = content.store.layout();
+        let mut last: Option<BlockKey> = None;
+        for part in parts(view, piece.pos, piece.pos + piece.len) {
+            for block in part.blocks(layout) {
+                if last.replace(block) != Some(block) && !content.store.prefetch(block) {
+                    return false;
+                }
+            }
+        }
+        true
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use jfs::Result;
-use jfs::chunk::{Budget, Compression, Layout, Store};
+use jfs::chunk::{Budget, Compression, Layout, Options, Store};
 use jfs::meta::client::SliceStore;
 use jfs::meta::record::{Slice, SliceSize};
 use jfs::meta::{Caller, Ino, Meta, SliceId};
@@ -42,10 +42,11 @@ impl Client {
         budget: Arc<Budget>,
     ) -> Self {
         let layout = Layout { block_size, hash_prefix: false };
-        let store = Store::new(bucket, layout, Compression::None);
+        let options = Options::default();
+        let store = Store::open(bucket, layout, Compression::None, budget.clone(), &options);
         meta.serve_slices(Arc::new(Slices(store.clone())));
         let options = ContentOptions::default();
-        let content = Content::new(meta.clone(), store.clone(), budget, options);
+        let content = Content::new(meta.clone(), store.clone(), &budget, options);
         Self { meta, store, content }
     }
 

@@ -1,0 +1,122 @@
+//! Patterns in the names of cache directories: `*`, `?`, `[a-z]` and `\` within one path component.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The directories that a pattern names: what is there, if it has special characters; itself
+/// otherwise. Only the last such component has to be there; what follows it is made.
+pub fn expand(pattern: &str) -> Vec<PathBuf> {
+    let pattern = pattern.trim_end_matches('/');
+    if pattern.is_empty() {
+        return vec![PathBuf::from("/")];
+    }
+    if !is_special(pattern) {
+        return vec![PathBuf::from(pattern)];
+    }
+    let (parent, name) = pattern.rsplit_once('/').unwrap_or((".", pattern));
+    let parents = expand(parent);
+    if !is_special(name) {
+        return parents.into_iter().map(|parent| parent.join(name)).collect();
+    }
+    let mut found: Vec<PathBuf> =
+        parents.iter().flat_map(|parent| matching(parent, name.as_bytes())).collect();
+    found.sort();
+    found
+}
+
+fn is_special(text: &str) -> bool {
+    text.contains(['*', '?', '[', '\\'])
+}
+
+fn matching(parent: &Path, pattern: &[u8]) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(parent) else { return Vec::new() };
+    let names = entries.flatten().filter(|entry| entry.path().is_dir());
+    let names = names.filter(|entry| matches(pattern, entry.file_name().as_encoded_bytes()));
+    names.map(|entry| entry.path()).collect()
+}
+
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let Some((&first, rest)) = pattern.split_first() else { return name.is_empty() };
+    if first == b'*' {
+        return (0..=name.len()).any(|skipped| matches(rest, &name[skipped..]));
+    }
+    let Some((&byte, others)) = name.split_first() else { return false };
+    match first {
+        b'?' => matches(rest, others),
+        b'[' => match class(rest, byte) {
+            Some((true, rest)) => matches(rest, others),
+            _ => false,
+        },
+        b'\\' => rest.first() == Some(&byte) && matches(&rest[1..], others),
+        _ => first == byte && matches(rest, others),
+    }
+}
+
+/// Whether a byte is in the class that the pattern goes on with, and what comes after the class.
+fn class(pattern: &[u8], byte: u8) -> Option<(bool, &[u8])> {
+    let (negated, mut rest) = match pattern.split_first()? {
+        (b'^', rest) => (true, rest),
+        _ => (false, pattern),
+    };
+    let (mut inside, mut empty) = (false, true);
+    loop {
+        if rest.first()? == &b']' && !empty {
+            return Some((inside != negated, &rest[1..]));
+        }
+        empty = false;
+        let (low, after) = member(rest)?;
+        let (high, after) = match after.split_first() {
+            Some((b'-', after)) => member(after)?,
+            _ => (low, after),
+        };
+        inside |= (low..=high).contains(&byte);
+        rest = after;
+    }
+}
+
+fn member(pattern: &[u8]) -> Option<(u8, &[u8])> {
+    match pattern {
+        [b'\\', byte, rest @ ..] | [byte, rest @ ..] => Some((*byte, rest)),
+        [] => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_matches_its_patterns() {
+        for (pattern, name, expected) in [
+            ("disk*", "disk1", true),
+            ("disk*", "disk", true),
+            ("*k*1", "disk1", true),
+            ("disk?", "disk", false),
+            ("disk[0-2]", "disk1", true),
+            ("disk[0-2]", "disk3", false),
+            ("disk[^0-2]", "disk3", true),
+            ("disk[13]", "disk3", true),
+            ("disk[13", "disk3", false),
+            (r"disk\*", "disk*", true),
+            (r"disk\*", "disk1", false),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn patterns_name_what_is_there_and_the_rest_of_a_path_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_str().unwrap();
+        for name in ["d2", "d1", "x"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        fs::write(folder.path().join("d3"), "a file").unwrap();
+        let expected: Vec<PathBuf> =
+            ["d1", "d2"].map(|name| folder.path().join(name).join("cache")).into();
+        assert_eq!(expand(&format!("{root}/d*/cache/")), expected);
+        assert_eq!(expand(&format!("{root}/nothing*")), Vec::<PathBuf>::new());
+        assert_eq!(expand("/a/b"), [PathBuf::from("/a/b")]);
+        assert_eq!(expand("/"), [PathBuf::from("/")]);
+    }
+}

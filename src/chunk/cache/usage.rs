@@ -1,0 +1,110 @@
+//! What the cache of a volume holds and has done, for metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A volume's part of the cache at one moment. The names are those of JuiceFS's metrics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheUsage {
+    /// Cached blocks: on disk, staged, and on their way to it.
+    pub blocks: u64,
+    pub bytes: u64,
+    pub hits: u64,
+    pub hit_bytes: u64,
+    pub miss: u64,
+    pub miss_bytes: u64,
+    /// Blocks that the disk was too slow or too full for.
+    pub drops: u64,
+    pub evicts: u64,
+    pub writes: u64,
+    pub write_bytes: u64,
+    /// Blocks staged and not uploaded.
+    pub staging_blocks: u64,
+    pub staging_block_bytes: u64,
+    pub staging_write_bytes: u64,
+    /// Blocks being staged right now.
+    pub staging_writing_blocks: u64,
+    /// Bytes in memory, waiting for the disk or kept there.
+    pub memory_bytes: u64,
+    /// Staged blocks take room that is needed: they should be uploaded soon.
+    pub is_short: bool,
+}
+
+/// What has happened so far.
+#[derive(Debug, Default)]
+pub struct Counters {
+    hits: AtomicU64,
+    hit_bytes: AtomicU64,
+    miss: AtomicU64,
+    miss_bytes: AtomicU64,
+    drops: AtomicU64,
+    evicts: AtomicU64,
+    writes: AtomicU64,
+    write_bytes: AtomicU64,
+    staging_write_bytes: AtomicU64,
+    staging_writing_blocks: AtomicU64,
+}
+
+impl Counters {
+    pub fn hit(&self, bytes: usize) {
+        add(&self.hits, 1);
+        add(&self.hit_bytes, bytes as u64);
+    }
+
+    pub fn miss(&self, bytes: u32) {
+        add(&self.miss, 1);
+        add(&self.miss_bytes, u64::from(bytes));
+    }
+
+    pub fn dropped(&self) {
+        add(&self.drops, 1);
+    }
+
+    pub fn evicted(&self, blocks: usize) {
+        add(&self.evicts, blocks as u64);
+    }
+
+    pub fn written(&self, bytes: usize) {
+        add(&self.writes, 1);
+        add(&self.write_bytes, bytes as u64);
+    }
+
+    /// Counts a block that is being staged until the answer is dropped.
+    pub fn staging(&self) -> impl Drop {
+        add(&self.staging_writing_blocks, 1);
+        Staging(self)
+    }
+
+    pub fn staged(&self, bytes: usize) {
+        add(&self.staging_write_bytes, bytes as u64);
+    }
+
+    /// Everything that is counted; the rest is for the caller to fill in.
+    pub fn usage(&self) -> CacheUsage {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        CacheUsage {
+            hits: load(&self.hits),
+            hit_bytes: load(&self.hit_bytes),
+            miss: load(&self.miss),
+            miss_bytes: load(&self.miss_bytes),
+            drops: load(&self.drops),
+            evicts: load(&self.evicts),
+            writes: load(&self.writes),
+            write_bytes: load(&self.write_bytes),
+            staging_write_bytes: load(&self.staging_write_bytes),
+            staging_writing_blocks: load(&self.staging_writing_blocks),
+            ..CacheUsage::default()
+        }
+    }
+}
+
+struct Staging<'a>(&'a Counters);
+
+impl Drop for Staging<'_> {
+    fn drop(&mut self) {
+        self.0.staging_writing_blocks.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}

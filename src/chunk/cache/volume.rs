@@ -1,0 +1,332 @@
+//! The cache as one volume sees it: which disk has a block, and what was counted.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+use tokio::task::spawn_blocking;
+
+use super::Common;
+use super::health::State;
+use super::ledger::AreaId;
+use super::memory::Memory;
+use super::ring::{Ring, legacy_owner};
+use super::shelf::{Known, Shelf};
+use super::usage::{CacheUsage, Counters};
+use crate::chunk::{BlockKey, Layout};
+use crate::error::{Error, Result};
+
+/// The part of one volume in a [`super::Cache`].
+pub struct VolumeCache {
+    pub(super) common: Arc<Common>,
+    pub(super) layout: Layout,
+    pub(super) counters: Arc<Counters>,
+    pub(super) place: Place,
+    /// Ends the scans that belong to it.
+    pub(super) closed: Arc<AtomicBool>,
+}
+
+/// Where its blocks are.
+pub(super) enum Place {
+    Disks(Disks),
+    Memory(Arc<Memory>, AreaId),
+}
+
+/// A shelf on each disk, in the order of the directories; none where it could not be opened.
+pub(super) struct Disks {
+    shelves: Vec<Option<Shelf>>,
+    ring: RwLock<Ring>,
+}
+
+impl VolumeCache {
+    /// Bytes `range` of a block if it is cached and sound; none is a miss.
+    pub async fn read(&self, block: BlockKey, range: Range<u32>) -> Option<Bytes> {
+        let length = range.end.saturating_sub(range.start);
+        let read = self.find(block, range).await;
+        match &read {
+            Some(bytes) => self.counters.hit(bytes.len()),
+            None => self.counters.miss(length),
+        }
+        read
+    }
+
+    /// As [`VolumeCache::read`], if it can be answered without waiting: from memory, or from an
+    /// open file that the page cache has. None also means that `read` may find it.
+    pub fn read_now(&self, block: BlockKey, range: Range<u32>) -> Option<Bytes> {
+        if !fits(block, &range) {
+            return None;
+        }
+        let read = match &self.place {
+            Place::Memory(memory, area) => memory.read(*area, block, &range),
+            Place::Disks(disks) => {
+                let shelf = disks.owner(&self.layout.key(block))?;
+                match shelf.locate(block) {
+                    Known::Body(body) => Some(cut(&body, &range)),
+                    Known::OnDisk | Known::Perhaps => shelf.read_now(block, &range),
+                    Known::Missing => None,
+                }
+            }
+        };
+        if let Some(bytes) = &read {
+            self.counters.hit(bytes.len());
+        }
+        read
+    }
+
+    /// Takes a block to be kept. Never waits: if the disk cannot follow, the block is dropped.
+    pub fn put(&self, block: BlockKey, body: Bytes) {
+        if body.is_empty() || body.len() != block.size as usize || self.common.is_closed() {
+            return;
+        }
+        match &self.place {
+            Place::Memory(memory, area) => memory.put(*area, block, &body, &self.counters),
+            Place::Disks(disks) => match disks.owner(&self.layout.key(block)) {
+                Some(shelf) => {
+                    shelf.put(block, body, self.common.max_pending, &self.common.runtime);
+                }
+                None => self.counters.dropped(),
+            },
+        }
+    }
+
+    /// Whether the block is known to be cached. While the first scan runs, one that is there may
+    /// not be known yet.
+    pub fn contains(&self, block: BlockKey) -> bool {
+        match &self.place {
+            Place::Memory(memory, area) => memory.contains(*area, block),
+            Place::Disks(disks) => {
+                let key = self.layout.key(block);
+                disks
+                    .candidates(&key)
+                    .any(|shelf| matches!(shelf.locate(block), Known::Body(_) | Known::OnDisk))
+            }
+        }
+    }
+
+    /// Forgets a block that the volume no longer has, staged or not.
+    pub fn remove(&self, block: BlockKey) {
+        match &self.place {
+            Place::Memory(memory, area) => memory.remove(*area, block),
+            Place::Disks(disks) => {
+                let shelves: Vec<Shelf> =
+                    disks.candidates(&self.layout.key(block)).cloned().collect();
+                for shelf in &shelves {
+                    shelf.forget(block);
+                }
+                self.common.runtime.spawn_blocking(move || {
+                    for shelf in shelves {
+                        shelf.remove(block);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Writeback: when this returns, the block is on disk and survives a crash of the machine. If
+    /// it cannot be, the caller uploads it at once.
+    pub async fn stage(&self, block: BlockKey, body: &Bytes, tier: u8) -> Result<()> {
+        let key = self.layout.key(block);
+        let refused = |cause: &str| Error::Storage {
+            place: "cache".to_owned(),
+            action: "stage",
+            key: key.clone(),
+            cause: cause.to_owned(),
+        };
+        if body.is_empty() || body.len() != block.size as usize {
+            return Err(refused("its length is not that of the block"));
+        }
+        let Place::Disks(disks) = &self.place else {
+            return Err(refused("the cache is in memory"));
+        };
+        let shelf = disks.owner(&key).ok_or_else(|| refused("no disk is left"))?.clone();
+        if let Some(cause) = shelf.refuses_staging() {
+            return Err(refused(cause));
+        }
+        let common = Arc::clone(&self.common);
+        let Some(_place) = common.staging.enter(common.max_stage_write) else {
+            return Err(refused("too many blocks are being staged"));
+        };
+        let _counted = self.counters.staging();
+        let body = body.clone();
+        let staged = spawn_blocking(move || shelf.stage(block, &body, tier));
+        staged.await.unwrap_or(Err(Error::Interrupted))
+    }
+
+    /// Blocks staged and not uploaded, with their tiers, as the disks have them; those of earlier
+    /// runs included.
+    pub async fn staged(&self) -> Vec<(BlockKey, u8)> {
+        let Place::Disks(disks) = &self.place else { return Vec::new() };
+        let mut all = Vec::new();
+        for shelf in disks.all().cloned() {
+            let closed = Arc::clone(&self.closed);
+            all.extend(spawn_blocking(move || shelf.staged(&closed)).await.unwrap_or_default());
+        }
+        all
+    }
+
+    /// A staged block, checked, and its tier.
+    pub async fn read_staged(&self, block: BlockKey) -> Result<(Bytes, u8)> {
+        let shelves = self.shelves(block);
+        let read = spawn_blocking(move || {
+            let mut outcome = Err(Error::NotFound);
+            for shelf in shelves {
+                outcome = shelf.read_staged(block);
+                if !matches!(outcome, Err(Error::NotFound)) {
+                    break;
+                }
+            }
+            outcome
+        });
+        read.await.unwrap_or(Err(Error::Interrupted))
+    }
+
+    /// The block is in the bucket: no longer staged, still cached.
+    pub async fn unstage(&self, block: BlockKey) {
+        let shelves = self.shelves(block);
+        let unstaging = spawn_blocking(move || {
+            let _ = shelves.iter().any(|shelf| shelf.unstage(block));
+        });
+        // If this process ends before, the block is uploaded once more.
+        let _ = unstaging.await;
+    }
+
+    pub fn usage(&self) -> CacheUsage {
+        let mut usage = self.counters.usage();
+        match &self.place {
+            Place::Memory(memory, area) => {
+                let holding = memory.holding(*area);
+                (usage.blocks, usage.bytes) = (holding.blocks, holding.bytes);
+                usage.memory_bytes = holding.bytes;
+            }
+            Place::Disks(disks) => {
+                for shelf in disks.all() {
+                    let books = shelf.disk.books();
+                    let holding = books.ledger.holding(shelf.area.id);
+                    let (blocks, bytes) = books.pending.holding(shelf.area.id);
+                    usage.blocks += holding.blocks + blocks;
+                    usage.bytes += holding.bytes + bytes;
+                    usage.memory_bytes += bytes;
+                    usage.staging_blocks += holding.staged_blocks;
+                    usage.staging_block_bytes += holding.staged_bytes;
+                    usage.is_short |= shelf.disk.is_full();
+                }
+            }
+        }
+        usage
+    }
+
+    /// Bounds what it may take when others need room; disks have equal parts of it.
+    pub(super) fn set_share(&self, share: Option<u64>) {
+        match &self.place {
+            Place::Memory(memory, area) => memory.set_share(*area, share),
+            Place::Disks(disks) => {
+                let count = disks.all().count().max(1) as u64;
+                for shelf in disks.all() {
+                    let part = share.map(|share| share / count);
+                    shelf.disk.books().ledger.set_share(shelf.area.id, part);
+                }
+            }
+        }
+    }
+
+    async fn find(&self, block: BlockKey, range: Range<u32>) -> Option<Bytes> {
+        if !fits(block, &range) {
+            return None;
+        }
+        let disks = match &self.place {
+            Place::Memory(memory, area) => return memory.read(*area, block, &range),
+            Place::Disks(disks) => disks,
+        };
+        let shelves: Vec<Shelf> = disks.candidates(&self.layout.key(block)).cloned().collect();
+        for shelf in shelves {
+            let read = match shelf.locate(block) {
+                Known::Body(body) => Some(cut(&body, &range)),
+                Known::OnDisk | Known::Perhaps => shelf.read(block, range.clone()).await,
+                Known::Missing => None,
+            };
+            if read.is_some() {
+                return read;
+            }
+        }
+        None
+    }
+
+    /// Every disk, the one that should have the block first.
+    fn shelves(&self, block: BlockKey) -> Vec<Shelf> {
+        let Place::Disks(disks) = &self.place else { return Vec::new() };
+        let key = self.layout.key(block);
+        let owner = disks.owner(&key).map(|shelf| shelf.area.id);
+        let mut shelves: Vec<Shelf> = disks.all().cloned().collect();
+        shelves.sort_by_key(|shelf| Some(shelf.area.id) != owner);
+        shelves
+    }
+}
+
+impl Drop for VolumeCache {
+    fn drop(&mut self) {
+        self.closed.store(true, Ordering::Relaxed);
+        match &self.place {
+            Place::Memory(memory, area) => memory.close(*area),
+            Place::Disks(disks) => {
+                for shelf in disks.all() {
+                    shelf.disk.remove(shelf.area.id);
+                }
+            }
+        }
+    }
+}
+
+impl Disks {
+    pub fn new(shelves: Vec<Option<Shelf>>) -> Self {
+        let disks = Self { shelves, ring: RwLock::default() };
+        disks.build_ring();
+        disks
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Shelf> {
+        self.shelves.iter().flatten()
+    }
+
+    /// The disk that a block belongs to.
+    fn owner(&self, key: &str) -> Option<&Shelf> {
+        loop {
+            let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+            let number = ring.owner(key)?;
+            drop(ring);
+            let shelf = self.shelves[number].as_ref()?;
+            if shelf.disk.state() != State::Down {
+                return Some(shelf);
+            }
+            self.build_ring();
+        }
+    }
+
+    /// Where a block may be: where it belongs, then where an older client has put it, then, if
+    /// that is the only place it is in, on a disk that was given up.
+    fn candidates(&self, key: &str) -> impl Iterator<Item = &Shelf> {
+        let owner = self.owner(key);
+        let legacy = self.shelves.get(legacy_owner(key, self.shelves.len()));
+        let legacy = legacy.and_then(Option::as_ref);
+        let other =
+            legacy.filter(|legacy| owner.is_none_or(|owner| owner.area.id != legacy.area.id));
+        owner.into_iter().chain(other)
+    }
+
+    fn build_ring(&self) {
+        let usable = self.shelves.iter().enumerate().filter_map(|(number, shelf)| {
+            let shelf = shelf.as_ref().filter(|shelf| shelf.disk.state() != State::Down)?;
+            Some((number, shelf.area.lock.as_str()))
+        });
+        let ring = Ring::new(&usable.collect::<Vec<_>>());
+        *self.ring.write().unwrap_or_else(PoisonError::into_inner) = ring;
+    }
+}
+
+fn fits(block: BlockKey, range: &Range<u32>) -> bool {
+    range.start < range.end && range.end <= block.size
+}
+
+fn cut(body: &Bytes, range: &Range<u32>) -> Bytes {
+    body.slice(range.start as usize..range.end as usize)
+}

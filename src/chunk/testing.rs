@@ -1,0 +1,172 @@
+//! A bucket for tests: it counts, it can be held up, and it can fail.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::{BlockKey, Layout};
+use crate::error::{Error, Result};
+use crate::object::mem::MemStore;
+use crate::object::{Object, ObjectStore};
+use crate::slice::{SliceId, SliceSize};
+
+pub const BLOCK: u32 = 16 << 10;
+pub const LAYOUT: Layout = Layout { block_size: BLOCK, hash_prefix: false };
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub struct Probe {
+    pub mem: MemStore,
+    pub gets: AtomicUsize,
+    pub part_gets: AtomicUsize,
+    pub puts: AtomicUsize,
+    pub most_gets_at_once: AtomicUsize,
+    pub most_puts_at_once: AtomicUsize,
+    pub fails: AtomicBool,
+    gets_now: AtomicUsize,
+    puts_now: AtomicUsize,
+    open: watch::Sender<bool>,
+}
+
+impl Probe {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            mem: MemStore::default(),
+            gets: AtomicUsize::new(0),
+            part_gets: AtomicUsize::new(0),
+            puts: AtomicUsize::new(0),
+            most_gets_at_once: AtomicUsize::new(0),
+            most_puts_at_once: AtomicUsize::new(0),
+            fails: AtomicBool::new(false),
+            gets_now: AtomicUsize::new(0),
+            puts_now: AtomicUsize::new(0),
+            open: watch::Sender::new(true),
+        })
+    }
+
+    /// A bucket with that slice in it.
+    pub async fn with(slice: SliceSize) -> Arc<Self> {
+        let probe = Self::new();
+        probe.fill(slice).await;
+        probe
+    }
+
+    pub async fn fill(&self, slice: SliceSize) {
+        for block in LAYOUT.blocks(slice) {
+            self.mem.put(&LAYOUT.key(block), body(block), 0).await.unwrap();
+        }
+    }
+
+    /// From now on requests wait.
+    pub fn hold(&self) {
+        self.open.send_replace(false);
+    }
+
+    pub fn release(&self) {
+        self.open.send_replace(true);
+    }
+
+    pub fn fail(&self, fails: bool) {
+        self.fails.store(fails, Ordering::SeqCst);
+    }
+
+    pub fn count(&self) -> (usize, usize) {
+        (self.gets.load(Ordering::SeqCst), self.part_gets.load(Ordering::SeqCst))
+    }
+
+    async fn pass(&self, key: &str, action: &'static str) -> Result<()> {
+        let mut open = self.open.subscribe();
+        open.wait_for(|open| *open).await.unwrap();
+        // So that requests that can overlap do.
+        tokio::task::yield_now().await;
+        if self.fails.load(Ordering::SeqCst) {
+            let (place, key) = (self.place().to_owned(), key.to_owned());
+            return Err(Error::Storage { place, action, key, cause: "out of order".to_owned() });
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Probe {
+    fn place(&self) -> &'static str {
+        "probe://"
+    }
+
+    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
+        let count = if range.is_some() { &self.part_gets } else { &self.gets };
+        count.fetch_add(1, Ordering::SeqCst);
+        let now = self.gets_now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_gets_at_once.fetch_max(now, Ordering::SeqCst);
+        let passed = self.pass(key, "read").await;
+        self.gets_now.fetch_sub(1, Ordering::SeqCst);
+        passed?;
+        self.mem.get(key, range).await
+    }
+
+    async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
+        self.puts.fetch_add(1, Ordering::SeqCst);
+        let now = self.puts_now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_puts_at_once.fetch_max(now, Ordering::SeqCst);
+        let passed = self.pass(key, "write").await;
+        self.puts_now.fetch_sub(1, Ordering::SeqCst);
+        passed?;
+        self.mem.put(key, body, tier).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<()> {
+        self.pass(key, "delete").await?;
+        self.mem.delete(key).await
+    }
+
+    async fn head(&self, key: &str) -> Result<Object> {
+        self.mem.head(key).await
+    }
+
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Object>> {
+        self.mem.list(prefix, after, limit).await
+    }
+
+    async fn create(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+pub fn slice(id: u64, size: u32) -> SliceSize {
+    SliceSize { id: SliceId(id), size }
+}
+
+/// What a block holds in these tests: every byte depends on the block and on its place.
+pub fn body(block: BlockKey) -> Bytes {
+    let seed = block.slice.0.wrapping_mul(31) + u64::from(block.index) * 7;
+    (0..u64::from(block.size)).map(|at| (seed + at * 11 + (at >> 8)).to_le_bytes()[0]).collect()
+}
+
+/// What a slice holds in these tests.
+pub fn content(slice: SliceSize) -> Vec<u8> {
+    LAYOUT.blocks(slice).flat_map(body).collect()
+}
+
+/// Waits until it is so; fails the test if that takes too long.
+pub async fn until(what: &str, so: impl Fn() -> bool) {
+    let wait = async {
+        while !so() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    within(what, wait).await;
+}
+
+/// What must come to an end, or the test fails.
+pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, work).await {
+        Ok(done) => done,
+        Err(_) => panic!("{what}: waited for too long"),
+    }
+}

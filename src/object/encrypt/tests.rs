@@ -1,0 +1,128 @@
+use super::super::mem::MemStore;
+use super::*;
+use crate::secret::Secret;
+
+const PKCS1: &str = include_str!("golden/pkcs1.pem");
+const PKCS8: &str = include_str!("golden/pkcs8.pem");
+const PROTECTED: [&str; 4] = [
+    include_str!("golden/pkcs8-locked.pem"),
+    include_str!("golden/pkcs8-locked-3des.pem"),
+    include_str!("golden/legacy-aes.pem"),
+    include_str!("golden/legacy-3des.pem"),
+];
+const PASSPHRASE: &str = "sesame";
+
+fn encryption(algo: &str, key: &str, passphrase: &str) -> Encryption {
+    let (key, passphrase) = (Secret::new(key), Secret::new(passphrase));
+    Encryption { algo: algo.to_owned(), key, passphrase }
+}
+
+fn encrypted(bucket: &Arc<MemStore>, algo: &str) -> Encrypted {
+    Encrypted::new(bucket.clone(), &encryption(algo, PKCS1, "")).unwrap()
+}
+
+fn refusal(encryption: &Encryption) -> String {
+    let Err(error) = Encrypted::new(Arc::new(MemStore::default()), encryption) else {
+        panic!("{encryption:?} was accepted")
+    };
+    error.to_string()
+}
+
+#[tokio::test]
+async fn objects_of_the_go_client_decrypt() {
+    for (algo, stored, uuid) in [
+        (
+            "aes256gcm-rsa",
+            include_bytes!("golden/aes256gcm-rsa.bin"),
+            "1e5c3756-622e-4f70-a233-20213c199155",
+        ),
+        (
+            "chacha20-rsa",
+            include_bytes!("golden/chacha20-rsa.bin"),
+            "3b2801f6-f764-47ce-a854-dc3064f42885",
+        ),
+    ] {
+        let bucket = Arc::new(MemStore::default());
+        bucket.put("juicefs_uuid", Bytes::from_static(stored), 0).await.unwrap();
+        let store = encrypted(&bucket, algo);
+        assert_eq!(store.get("juicefs_uuid", None).await.unwrap(), uuid);
+        assert_eq!(store.get("juicefs_uuid", Some(1..3)).await.unwrap(), uuid[1..3]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_stored_is_not_what_was_written_and_differs_each_time() {
+    let bucket = Arc::new(MemStore::default());
+    let store = encrypted(&bucket, "");
+    let body = Bytes::from_static(b"plain text that must not show");
+    store.put("a", body.clone(), 0).await.unwrap();
+    store.put("b", body.clone(), 0).await.unwrap();
+    let (a, b) = (bucket.get("a", None).await.unwrap(), bucket.get("b", None).await.unwrap());
+    assert_ne!(a, b);
+    assert_eq!(a.len(), 3 + 256 + 12 + body.len() + 16);
+    assert!(!a.windows(5).any(|five| five == b"plain"));
+    assert_eq!(store.get("a", None).await.unwrap(), body);
+    assert!(!store.has_cheap_ranges());
+}
+
+#[tokio::test]
+async fn a_damaged_object_is_an_error_wherever_the_damage_is() {
+    let bucket = Arc::new(MemStore::default());
+    let store = encrypted(&bucket, "chacha20-rsa");
+    store.put("a", Bytes::from_static(b"body"), 0).await.unwrap();
+    let good = bucket.get("a", None).await.unwrap();
+    for at in [0, 1, 2, 3, 100, 3 + 256, 3 + 256 + 12, good.len() - 1] {
+        let mut bad = good.to_vec();
+        bad[at] ^= 0x40;
+        bucket.put("a", bad.into(), 0).await.unwrap();
+        let error = store.get("a", None).await.unwrap_err();
+        assert!(matches!(error, Error::Storage { .. }), "byte {at}: {error}");
+    }
+    for length in [0, 2, 3, 200, good.len() - 1] {
+        bucket.put("a", good.slice(..length), 0).await.unwrap();
+        store.get("a", None).await.unwrap_err();
+    }
+}
+
+#[test]
+fn keys_are_read_in_every_form() {
+    for key in [PKCS1, PKCS8] {
+        Cipher::new(&encryption("", key, "")).unwrap();
+        Cipher::new(&encryption("", key, "not needed")).unwrap();
+    }
+    let plain = Cipher::new(&encryption("", PKCS1, "")).unwrap();
+    for key in PROTECTED {
+        let cipher = Cipher::new(&encryption("", key, PASSPHRASE)).unwrap();
+        assert_eq!(cipher.key, plain.key);
+    }
+}
+
+#[test]
+fn a_passphrase_that_is_missing_or_wrong_is_told() {
+    for key in PROTECTED {
+        assert!(refusal(&encryption("", key, "")).contains("set JFS_RSA_PASSPHRASE"));
+        let wrong = refusal(&encryption("", key, "open"));
+        assert!(wrong.contains("passphrase of the private key is wrong"), "{wrong}");
+    }
+}
+
+#[test]
+fn a_key_or_algorithm_that_cannot_be_used_is_told_without_showing_it() {
+    for (algo, key, why) in [
+        ("sm4gcm", PKCS1, "\"sm4gcm\" is not supported"),
+        ("", "sesame", "not PEM"),
+        ("", "-----BEGIN PRIVATE KEY-----\nc2VzYW1l\n-----END PRIVATE KEY-----\n", "no RSA key"),
+    ] {
+        let refusal = refusal(&encryption(algo, key, ""));
+        assert!(refusal.contains(why), "{refusal}");
+        assert!(!refusal.contains("sesame"), "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn another_key_is_told_as_such() {
+    let bucket = Arc::new(MemStore::default());
+    encrypted(&bucket, "").put("a", Bytes::from_static(b"body"), 0).await.unwrap();
+    let error = encrypted(&bucket, "chacha20-rsa").get("a", None).await.unwrap_err();
+    assert!(error.to_string().contains("encrypted in another way"), "{error}");
+}

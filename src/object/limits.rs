@@ -1,0 +1,156 @@
+//! A limit to the bytes per second, for what is sent and what is fetched.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::{Object, ObjectStore};
+use crate::error::Result;
+
+/// A rate in bytes per second. Who comes takes what he needs at once, on credit if he must, and
+/// waits until the credit is paid back; those who come later wait behind him. So the order is fair,
+/// a body larger than a second's worth is no special case, and nobody polls.
+pub struct Rate {
+    per_second: f64,
+    /// When everything taken so far is paid for. It never lies further back than a moment's worth:
+    /// what was not used in quiet times is gone.
+    paid: Mutex<Instant>,
+}
+
+/// How much of quiet time counts.
+const SAVED: Duration = Duration::from_millis(100);
+
+impl Rate {
+    /// Nothing for a rate of 0, which stands for no limit.
+    pub fn new(bytes_per_second: u64) -> Option<Self> {
+        let per_second = bytes_per_second as f64;
+        (bytes_per_second > 0).then(|| Self { per_second, paid: Mutex::new(Instant::now()) })
+    }
+
+    /// Waits until this many bytes may pass.
+    async fn pass(&self, bytes: u64) {
+        let until = {
+            let mut paid = self.paid.lock().await;
+            let now = Instant::now();
+            let from = (*paid).max(now.checked_sub(SAVED).unwrap_or(now));
+            *paid = from + Duration::from_secs_f64(bytes as f64 / self.per_second);
+            *paid
+        };
+        tokio::time::sleep_until(until).await;
+    }
+}
+
+/// A store with a limit to its bandwidth.
+pub struct Limited {
+    inner: Arc<dyn ObjectStore>,
+    upload: Option<Rate>,
+    download: Option<Rate>,
+}
+
+impl Limited {
+    pub fn new(inner: Arc<dyn ObjectStore>, upload: Option<Rate>, download: Option<Rate>) -> Self {
+        Self { inner, upload, download }
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Limited {
+    fn place(&self) -> &str {
+        self.inner.place()
+    }
+
+    /// How long a whole object is shows only when it is there, so it is paid for afterwards: the
+    /// next one waits. A range says it before.
+    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
+        let Some(rate) = &self.download else { return self.inner.get(key, range).await };
+        let expected = range.as_ref().map(|range| range.end.saturating_sub(range.start));
+        if let Some(expected) = expected {
+            rate.pass(expected).await;
+            return self.inner.get(key, range).await;
+        }
+        let body = self.inner.get(key, range).await?;
+        rate.pass(body.len() as u64).await;
+        Ok(body)
+    }
+
+    async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
+        if let Some(rate) = &self.upload {
+            rate.pass(body.len() as u64).await;
+        }
+        self.inner.put(key, body, tier).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<()> {
+        self.inner.delete(key).await
+    }
+
+    async fn head(&self, key: &str) -> Result<Object> {
+        self.inner.head(key).await
+    }
+
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Object>> {
+        self.inner.list(prefix, after, limit).await
+    }
+
+    async fn create(&self) -> Result<()> {
+        self.inner.create().await
+    }
+
+    fn has_cheap_ranges(&self) -> bool {
+        self.inner.has_cheap_ranges()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::join_all;
+
+    use super::super::mem::MemStore;
+    use super::*;
+
+    fn limited(upload: u64, download: u64) -> Limited {
+        Limited::new(Arc::new(MemStore::default()), Rate::new(upload), Rate::new(download))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_uploads_together_take_as_long_as_the_rate_says() {
+        let store = limited(1000, 0);
+        let begun = Instant::now();
+        let puts = (0..10).map(|i| {
+            let store = &store;
+            async move { store.put(&i.to_string(), Bytes::from(vec![0; 1000]), 0).await }
+        });
+        for done in join_all(puts).await {
+            done.unwrap();
+        }
+        // Ten seconds on a clock that only sleeping moves.
+        let took = begun.elapsed().as_secs_f64();
+        assert!((9.8..=10.1).contains(&took), "{took}");
+        assert_eq!(store.get("3", None).await.unwrap().len(), 1000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn downloads_are_limited_whole_and_in_part() {
+        let store = limited(0, 1000);
+        store.put("a", Bytes::from(vec![0; 5000]), 0).await.unwrap();
+        let begun = Instant::now();
+        store.get("a", None).await.unwrap();
+        store.get("a", Some(0..1000)).await.unwrap();
+        let took = begun.elapsed().as_secs_f64();
+        assert!((5.8..=6.1).contains(&took), "{took}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quiet_times_are_not_saved_up() {
+        let store = limited(1000, 0);
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let begun = Instant::now();
+        store.put("a", Bytes::from(vec![0; 2000]), 0).await.unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(1800), "{:?}", begun.elapsed());
+    }
+}

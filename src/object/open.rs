@@ -1,0 +1,104 @@
+//! Putting a store together from its parts.
+
+use std::sync::Arc;
+
+use super::deadline::Deadline;
+use super::encrypt::Encrypted;
+use super::file::FileStore;
+use super::limits::{Limited, Rate};
+use super::mem::MemStore;
+use super::metrics::Measured;
+use super::prefix::Prefixed;
+use super::retry::Retry;
+use super::s3::{S3Store, Service};
+use super::shards::{self, Sharded};
+use super::tier::Tiers;
+use super::{ObjectStore, Spec};
+use crate::error::{Error, Result};
+
+/// The kinds of stores that there are.
+pub const STORAGES: [&str; 10] =
+    ["file", "mem", "s3", "minio", "oss", "eos", "oos", "scw", "space", "wasabi"];
+
+/// Opens a store. Nothing is asked of it yet, so a bucket that is not there or keys that are wrong
+/// show with the first request.
+///
+/// From the outside in: retries, bandwidth, deadlines, counters, encryption, prefix, shards. So a
+/// shard is chosen by the key with its prefix, as in JuiceFS, and each try counts and pays for
+/// itself.
+pub fn open(spec: &Spec) -> Result<Arc<dyn ObjectStore>> {
+    let mut store = buckets(spec)?;
+    if !spec.prefix.is_empty() {
+        store = Arc::new(Prefixed::new(store, &spec.prefix));
+    }
+    if let Some(encryption) = &spec.encryption {
+        store = Arc::new(Encrypted::new(store, encryption)?);
+    }
+    if let Some(metrics) = &spec.metrics {
+        store = Arc::new(Measured::new(store, metrics.clone(), Tiers::new(&spec.tiers)?));
+    }
+    store = Arc::new(Deadline::new(store, spec.get_timeout, spec.put_timeout));
+    if spec.upload_limit > 0 || spec.download_limit > 0 {
+        let (upload, download) = (Rate::new(spec.upload_limit), Rate::new(spec.download_limit));
+        store = Arc::new(Limited::new(store, upload, download));
+    }
+    Ok(Arc::new(Retry::new(store, spec.retries)))
+}
+
+fn buckets(spec: &Spec) -> Result<Arc<dyn ObjectStore>> {
+    if spec.shards < 2 {
+        return bucket(spec);
+    }
+    let addresses = shards::addresses(&spec.bucket, spec.shards)?;
+    let each = addresses.into_iter().map(|bucket_of| {
+        let bucket_spec = Spec { bucket: bucket_of, ..spec.clone() };
+        bucket(&bucket_spec)
+    });
+    Ok(Arc::new(Sharded::new(each.collect::<Result<_>>()?)?))
+}
+
+fn bucket(spec: &Spec) -> Result<Arc<dyn ObjectStore>> {
+    match spec.storage.to_lowercase().as_str() {
+        "file" => Ok(Arc::new(FileStore::new(&spec.bucket, spec.sync)?)),
+        "mem" => Ok(MemStore::named(&spec.bucket)),
+        other => match Service::of(other) {
+            Some(service) => Ok(Arc::new(S3Store::new(service, spec)?)),
+            None => Err(Error::BadInput(format!(
+                "storage {:?} is not supported; there are: {}",
+                spec.storage,
+                STORAGES.join(", ")
+            ))),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storage_that_is_not_known_is_named_with_those_that_are() {
+        let error = open(&Spec::new("tape", "/")).err().map(|error| error.to_string());
+        let expected = "storage \"tape\" is not supported; there are: file, mem, s3, minio, oss, \
+                        eos, oos, scw, space, wasabi";
+        assert_eq!(error.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn every_storage_that_is_named_opens() {
+        for storage in STORAGES {
+            let bucket = if storage == "file" { "/tmp" } else { "https://vol.a.b.c/vol" };
+            open(&Spec::new(storage, bucket)).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_shard_is_chosen_by_the_key_with_its_prefix() {
+        let spec = Spec { prefix: "vol/".to_owned(), shards: 3, ..Spec::new("mem", "shard-%d") };
+        let store = open(&spec).unwrap();
+        store.put("chunks/0/0/1_0_4194304", bytes::Bytes::new(), 0).await.unwrap();
+        // FNV-1a of "vol/chunks/0/0/1_0_4194304" is 3896983470.
+        let shard = MemStore::named("shard-0");
+        assert_eq!(shard.list("", "", 9).await.unwrap()[0].key, "vol/chunks/0/0/1_0_4194304");
+    }
+}

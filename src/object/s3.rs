@@ -1,0 +1,321 @@
+//! Buckets of S3 and of everything that speaks its language.
+//!
+//! Bodies are not signed and carry no checksum of the SDK: what guards them is the `Crc32c` that
+//! JuiceFS keeps with an object. The SDK retries nothing; that is [`Retry`](super::retry::Retry).
+
+mod address;
+mod client;
+mod credentials;
+mod failure;
+mod http;
+mod tls;
+
+use std::ops::Range;
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use aws_sdk_s3::Client;
+use aws_sdk_s3::operation::get_object::GetObjectOutput;
+use aws_sdk_s3::primitives::ByteStream;
+use aws_sdk_s3::types::{
+    BucketLocationConstraint, CreateBucketConfiguration, EncodingType, StorageClass,
+};
+use aws_smithy_types::DateTime;
+use bytes::{Bytes, BytesMut};
+use crc_fast::CrcAlgorithm;
+
+use self::address::Address;
+pub use self::address::Service;
+use self::client::Connection;
+use self::failure::Failure;
+use super::tier::Tiers;
+use super::{Object, ObjectStore, Spec};
+use crate::error::{Error, Result};
+
+/// User metadata with the checksum of a body: a decimal CRC-32C.
+const CHECKSUM: &str = "Crc32c";
+
+/// Most keys that one request can list.
+const PAGE: usize = 1000;
+
+/// One bucket.
+pub struct S3Store {
+    place: String,
+    address: Address,
+    connection: Connection,
+    tiers: Tiers,
+}
+
+impl S3Store {
+    pub fn new(service: Service, spec: &Spec) -> Result<Self> {
+        let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let address = service.address(&spec.bucket, &env)?;
+        let connection = Connection::new(service, spec, &address, &env)?;
+        let host = address.endpoint.as_deref().and_then(|url| url.split_once("://"));
+        let place = match host {
+            Some((_, host)) => format!("{}://{host}/{}/", service.name(), address.bucket),
+            None => format!("{}://{}/", service.name(), address.bucket),
+        };
+        Ok(Self { place, address, connection, tiers: Tiers::new(&spec.tiers)? })
+    }
+
+    async fn client(&self) -> Result<&Client> {
+        self.connection.client(&self.address, &self.place).await
+    }
+
+    fn failed(&self, action: &'static str, key: &str, cause: impl Into<String>) -> Error {
+        let (place, key) = (self.place.clone(), key.to_owned());
+        Error::Storage { place, action, key, cause: cause.into() }
+    }
+
+    async fn fetch(&self, key: &str, range: Option<&Range<u64>>) -> Result<Option<Bytes>> {
+        let mut request = self.client().await?.get_object().bucket(&self.address.bucket).key(key);
+        if let Some(range) = range {
+            request = request.range(format!("bytes={}-{}", range.start, range.end - 1));
+        }
+        let answer = match request.send().await.map_err(|error| Failure::of(&error)) {
+            Ok(answer) => answer,
+            Err(failure) if failure.code == "NoSuchKey" => return Err(Error::NotFound),
+            // The range begins behind the end.
+            Err(failure) if range.is_some() && failure.status == 416 => return Ok(None),
+            Err(failure) => return Err(failure.into_error(&self.place, "get", key)),
+        };
+        let is_whole = answer.content_range().is_none();
+        let checksum = answer.metadata().and_then(|of| of.get(&CHECKSUM.to_lowercase())).cloned();
+        let body = self.collect(key, answer).await?;
+        let Some(range) = range else {
+            self.verify(key, &body, checksum.as_deref())?;
+            return Ok(Some(body));
+        };
+        // A server may answer with all of it.
+        Ok(Some(if is_whole { super::part(&body, range) } else { body }))
+    }
+
+    /// The body in one buffer, whose size is known before.
+    async fn collect(&self, key: &str, answer: GetObjectOutput) -> Result<Bytes> {
+        let promised = answer.content_length().and_then(|length| usize::try_from(length).ok());
+        let mut body = BytesMut::with_capacity(promised.unwrap_or_default());
+        let mut stream = answer.body;
+        while let Some(piece) = stream.next().await {
+            let piece = piece.map_err(|error| self.failed("get", key, failure::causes(&error)))?;
+            body.extend_from_slice(&piece);
+        }
+        match promised {
+            Some(promised) if promised != body.len() => {
+                let cause = format!("{} of {promised} bytes came", body.len());
+                Err(self.failed("get", key, cause))
+            }
+            _ => Ok(body.freeze()),
+        }
+    }
+
+    fn verify(&self, key: &str, body: &[u8], checksum: Option<&str>) -> Result<()> {
+        let Some(expected) = checksum.filter(|_| self.address.checksum) else { return Ok(()) };
+        let found = crc32c(body).to_string();
+        if found == expected {
+            return Ok(());
+        }
+        let cause = format!("its checksum is {found}, not {expected}: it was damaged on the way");
+        Err(self.failed("get", key, cause))
+    }
+
+    /// Whether the bucket itself is what is missing: a HEAD without a body cannot say.
+    async fn bucket_is_missing(&self) -> Result<Option<Failure>> {
+        let request = self.client().await?.head_bucket().bucket(&self.address.bucket);
+        let failure = request.send().await.err().map(|error| Failure::of(&error));
+        Ok(failure.filter(|failure| failure.status == 404))
+    }
+
+    async fn page(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+        token: Option<String>,
+    ) -> Result<(Vec<Object>, Option<String>)> {
+        let failed = |cause: String| self.failed("list", prefix, cause);
+        let keys = i32::try_from(limit.min(PAGE)).map_err(|error| failed(error.to_string()))?;
+        let answer = self
+            .client()
+            .await?
+            .list_objects_v2()
+            .bucket(&self.address.bucket)
+            .prefix(prefix)
+            .set_start_after(Some(after).filter(|after| !after.is_empty()).map(str::to_owned))
+            .max_keys(keys)
+            .encoding_type(EncodingType::Url)
+            .set_continuation_token(token)
+            .send()
+            .await
+            .map_err(|error| Failure::of(&error).into_error(&self.place, "list", prefix))?;
+        let encoded = answer.encoding_type() == Some(&EncodingType::Url);
+        let more = answer.is_truncated().unwrap_or(false);
+        let next = answer.next_continuation_token().filter(|_| more).map(str::to_owned);
+        if more && next.is_none() {
+            return Err(failed("a listing goes on but does not say how".to_owned()));
+        }
+        let mut found = Vec::with_capacity(answer.contents().len());
+        for object in answer.contents() {
+            let raw = object.key().unwrap_or_default();
+            let key = if encoded { unescape(raw) } else { Some(raw.to_owned()) };
+            let key = key.ok_or_else(|| failed(format!("key {raw:?} does not decode")))?;
+            if !key.starts_with(prefix) || key.as_str() <= after {
+                return Err(failed(format!("{key:?} was listed behind {after:?}")));
+            }
+            let size = u64::try_from(object.size().unwrap_or_default()).unwrap_or_default();
+            found.push(Object { key, size, modified: time(object.last_modified()) });
+        }
+        Ok((found, next))
+    }
+}
+
+#[async_trait]
+impl ObjectStore for S3Store {
+    fn place(&self) -> &str {
+        &self.place
+    }
+
+    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
+        if range.as_ref().is_some_and(Range::is_empty) {
+            // No request can ask for nothing, but whether the object is there is still told.
+            return self.head(key).await.map(|_| Bytes::new());
+        }
+        Ok(self.fetch(key, range.as_ref()).await?.unwrap_or_default())
+    }
+
+    async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
+        let tier = self.tiers.tier(tier);
+        let checksum = self.address.checksum.then(|| crc32c(&body).to_string());
+        let mut request = self
+            .client()
+            .await?
+            .put_object()
+            .bucket(&self.address.bucket)
+            .key(key)
+            .content_type("application/octet-stream")
+            .set_tagging(tier.tagging.clone())
+            .set_storage_class(tier.class.as_deref().map(StorageClass::from))
+            .body(ByteStream::from(body));
+        if let Some(checksum) = checksum {
+            request = request.metadata(CHECKSUM, checksum);
+        }
+        let done = request.customize().disable_payload_signing().send().await;
+        done.map(drop).map_err(|error| Failure::of(&error).into_error(&self.place, "put", key))
+    }
+
+    async fn delete(&self, key: &str) -> Result<()> {
+        let request = self.client().await?.delete_object().bucket(&self.address.bucket).key(key);
+        match request.send().await.map_err(|error| Failure::of(&error)) {
+            Ok(_) => Ok(()),
+            Err(failure) if failure.code == "NoSuchKey" => Ok(()),
+            Err(failure) => Err(failure.into_error(&self.place, "delete", key)),
+        }
+    }
+
+    async fn head(&self, key: &str) -> Result<Object> {
+        let request = self.client().await?.head_object().bucket(&self.address.bucket).key(key);
+        match request.send().await.map_err(|error| Failure::of(&error)) {
+            Ok(found) => Ok(Object {
+                key: key.to_owned(),
+                size: u64::try_from(found.content_length().unwrap_or_default()).unwrap_or_default(),
+                modified: time(found.last_modified()),
+            }),
+            Err(failure) if failure.status == 404 => match self.bucket_is_missing().await? {
+                Some(failure) => Err(failure.into_error(&self.place, "head", key)),
+                None => Err(Error::NotFound),
+            },
+            Err(failure) => Err(failure.into_error(&self.place, "head", key)),
+        }
+    }
+
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Object>> {
+        let mut found: Vec<Object> = Vec::new();
+        let mut token = None;
+        while found.len() < limit {
+            let (page, next) = self.page(prefix, after, limit - found.len(), token).await?;
+            found.extend(page);
+            token = next;
+            if token.is_none() {
+                break;
+            }
+        }
+        found.truncate(limit);
+        if let Some(two) = found.windows(2).find(|two| two[0].key >= two[1].key) {
+            let cause = format!("{:?} was listed before {:?}", two[0].key, two[1].key);
+            return Err(self.failed("list", prefix, cause));
+        }
+        Ok(found)
+    }
+
+    async fn create(&self) -> Result<()> {
+        if self.page("", "", 1, None).await.is_ok() {
+            return Ok(());
+        }
+        let region = self.connection.region(&self.address, &self.place).await?;
+        // The region that AWS had first must not be named.
+        let place = (region != address::DEFAULT_REGION).then(|| {
+            let constraint = BucketLocationConstraint::from(region);
+            CreateBucketConfiguration::builder().location_constraint(constraint).build()
+        });
+        let request = self.client().await?.create_bucket().bucket(&self.address.bucket);
+        match request.set_create_bucket_configuration(place).send().await {
+            Ok(_) => Ok(()),
+            Err(error) => match Failure::of(&error) {
+                Failure { code, .. }
+                    if matches!(
+                        code.as_str(),
+                        "BucketAlreadyExists" | "BucketAlreadyOwnedByYou"
+                    ) =>
+                {
+                    Ok(())
+                }
+                failure => Err(failure.into_error(&self.place, "create", &self.address.bucket)),
+            },
+        }
+    }
+}
+
+fn crc32c(body: &[u8]) -> u64 {
+    crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, body)
+}
+
+fn time(of: Option<&DateTime>) -> SystemTime {
+    of.and_then(|time| SystemTime::try_from(*time).ok()).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// A key of a listing: as in a form, where a plus is a space.
+fn unescape(key: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(key.len());
+    let mut rest = key.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                let value = digit(rest.next()?)? * 16 + digit(rest.next()?)?;
+                u8::try_from(value).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_a_listing_decode_like_forms() {
+        assert_eq!(unescape("a%2Fb+c%C3%A4%2B").as_deref(), Some("a/b c\u{e4}+"));
+        for wrong in ["%", "%2", "%zz", "%ff"] {
+            assert_eq!(unescape(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_checksum_is_that_of_juicefs() {
+        // The published check value of CRC-32C.
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+    }
+}

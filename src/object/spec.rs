@@ -1,0 +1,108 @@
+//! What it takes to open a store: plain values, from wherever the caller has them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Metrics;
+use crate::secret::Secret;
+
+/// How and where objects are stored. Its debug output shows no secret.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// The kind of store: see [`STORAGES`](super::STORAGES).
+    pub storage: String,
+    /// URL of the bucket, a directory for `file`, a name for `mem`. With shards, it has a `%d`.
+    pub bucket: String,
+    /// Empty to look for credentials in the environment; `anonymous` to send none.
+    pub access_key: String,
+    pub secret_key: Secret,
+    pub session_token: Secret,
+    /// What every key begins with, such as `name/`.
+    pub prefix: String,
+    /// Buckets that objects are spread over; below 2 there is one.
+    pub shards: u32,
+    /// Storage class and tag by the number of a tier. Without a tier 0, it is the store's default.
+    pub tiers: BTreeMap<u8, Tier>,
+    pub encryption: Option<Encryption>,
+    /// How often a failed request is tried again.
+    pub retries: u32,
+    /// Longest time of one try to read, list or ask.
+    pub get_timeout: Duration,
+    /// Longest time of one try to write or delete.
+    pub put_timeout: Duration,
+    /// Bytes per second that bodies may be sent with, exactly as given; 0 for no limit.
+    pub upload_limit: u64,
+    /// Bytes per second that bodies may be fetched with, exactly as given; 0 for no limit.
+    pub download_limit: u64,
+    /// Whether credentials may come from the metadata service of a cloud machine.
+    pub instance_credentials: bool,
+    /// Whether `file` waits for the disk before an object counts as stored.
+    pub sync: bool,
+    /// Where requests are counted, if anywhere.
+    pub metrics: Option<Metrics>,
+}
+
+/// How the objects of one tier are stored.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tier {
+    /// Empty for the store's default.
+    pub class: String,
+    /// `key=value`, or empty.
+    pub tag: String,
+}
+
+/// How bodies are encrypted.
+#[derive(Debug, Clone)]
+pub struct Encryption {
+    /// `aes256gcm-rsa`, also if empty, or `chacha20-rsa`.
+    pub algo: String,
+    /// An RSA private key in PEM form.
+    pub key: Secret,
+    /// What the key is protected with, if it is.
+    pub passphrase: Secret,
+}
+
+impl Spec {
+    /// A store with the defaults of a mount: ten retries, a minute for each try, no limits.
+    pub fn new(storage: &str, bucket: &str) -> Self {
+        Self {
+            storage: storage.to_lowercase(),
+            bucket: bucket.to_owned(),
+            access_key: String::new(),
+            secret_key: Secret::default(),
+            session_token: Secret::default(),
+            prefix: String::new(),
+            shards: 0,
+            tiers: BTreeMap::new(),
+            encryption: None,
+            retries: 10,
+            get_timeout: Duration::from_secs(60),
+            put_timeout: Duration::from_secs(60),
+            upload_limit: 0,
+            download_limit: 0,
+            instance_credentials: false,
+            sync: true,
+            metrics: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_output_shows_no_secret() {
+        let mut spec = Spec::new("S3", "https://bucket.example.com");
+        spec.secret_key = Secret::new("sesame");
+        spec.session_token = Secret::new("sesame");
+        spec.encryption = Some(Encryption {
+            algo: String::new(),
+            key: Secret::new("sesame"),
+            passphrase: Secret::new("sesame"),
+        });
+        let shown = format!("{spec:?}");
+        assert!(!shown.contains("sesame"), "{shown}");
+        assert_eq!(spec.storage, "s3");
+    }
+}

@@ -1,0 +1,77 @@
+//! Tiers as a store applies them: what goes into a request, worked out once.
+
+use std::collections::BTreeMap;
+
+use super::spec::Tier;
+use crate::error::{Error, Result};
+
+/// What a request says about one tier.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Placement {
+    pub class: Option<String>,
+    /// `key=value`, escaped as in a query.
+    pub tagging: Option<String>,
+}
+
+#[derive(Debug, Default)]
+pub struct Tiers {
+    placements: BTreeMap<u8, Placement>,
+    default: Placement,
+}
+
+impl Tiers {
+    pub fn new(tiers: &BTreeMap<u8, Tier>) -> Result<Self> {
+        let mut placements = BTreeMap::new();
+        for (id, tier) in tiers {
+            let class = Some(tier.class.clone()).filter(|class| !class.is_empty());
+            placements.insert(*id, Placement { class, tagging: tagging(&tier.tag)? });
+        }
+        let default = placements.get(&0).cloned().unwrap_or_default();
+        Ok(Self { placements, default })
+    }
+
+    /// How to store an object of a tier; one that the volume does not know is stored as tier 0.
+    pub fn tier(&self, id: u8) -> &Placement {
+        self.placements.get(&id).unwrap_or(&self.default)
+    }
+}
+
+fn tagging(tag: &str) -> Result<Option<String>> {
+    let escape = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect();
+    match tag.split_once('=') {
+        _ if tag.is_empty() => Ok(None),
+        Some((key, value)) if !key.is_empty() && !value.is_empty() && !value.contains('=') => {
+            let (key, value): (String, String) = (escape(key), escape(value));
+            Ok(Some(format!("{key}={value}")))
+        }
+        _ => Err(Error::BadInput(format!("tag {tag:?} is not key=value"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tier(class: &str, tag: &str) -> Tier {
+        Tier { class: class.to_owned(), tag: tag.to_owned() }
+    }
+
+    #[test]
+    fn a_tier_that_is_not_known_is_the_first() {
+        let tiers = BTreeMap::from([(0, tier("STANDARD", "")), (2, tier("GLACIER_IR", "a b=c/d"))]);
+        let tiers = Tiers::new(&tiers).unwrap();
+        assert_eq!(tiers.tier(0).class.as_deref(), Some("STANDARD"));
+        assert_eq!(tiers.tier(2).class.as_deref(), Some("GLACIER_IR"));
+        assert_eq!(tiers.tier(2).tagging.as_deref(), Some("a+b=c%2Fd"));
+        assert_eq!(tiers.tier(3), tiers.tier(0));
+        assert_eq!(Tiers::new(&BTreeMap::new()).unwrap().tier(1), &Placement::default());
+    }
+
+    #[test]
+    fn a_tag_that_is_no_pair_is_named() {
+        for wrong in ["a", "=b", "a=", "a=b=c"] {
+            let error = Tiers::new(&BTreeMap::from([(0, tier("", wrong))])).unwrap_err();
+            assert!(error.to_string().contains(wrong), "{error}");
+        }
+    }
+}
