@@ -13,10 +13,9 @@ use super::fragments::{Part, parts, zeros};
 use super::streams::{Ahead, Streams};
 use crate::chunk::BlockKey;
 use crate::error::{Error, Result};
-use crate::meta::Ino;
+use crate::meta::{AtimeMode, Ino};
 use crate::meta::client::View;
 use crate::meta::op::zeros::{Piece, pieces};
-use crate::slice::SliceId;
 
 /// How often the view of a chunk is read again because its blocks were not there: compaction may
 /// replace slices between the look at metadata and the look into the store, but not all the time.

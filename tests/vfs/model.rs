@@ -313,9 +313,8 @@ impl World {
             Erasing::ZeroKeepingSize => zero | keep,
             Erasing::Allocate => FallocateFlags::empty(),
         };
-        let content = &self.client(file).content;
-        let erased =
-            content.fallocate(&Caller::root(), self.inodes[file], mode, BASE + at, len);
+        let (content, root) = (&self.client(file).content, Caller::root());
+        let erased = content.fallocate(&root, self.inodes[file], mode, BASE + at, len);
         let erased = within("fallocate", erased).await;
         if erased.is_ok() {
             let model = &mut self.models[file];

@@ -100,7 +100,7 @@ async fn a_stream_is_fetched_ahead_and_random_reads_are_not() {
     let vol = Volume::memory().await;
     let (here, bucket) = client(&vol).await;
     let file = here.create("f").await;
-    let bytes = noise(100 * BLOCK as usize, 1);
+    let bytes = noise(1000 * BLOCK as usize, 1);
     here.write(file.ino(), 0, &bytes).await;
     here.flush(file.ino()).await;
     let there = Client::new(&vol, &bucket).await;
