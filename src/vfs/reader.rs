@@ -13,9 +13,9 @@ use super::fragments::{Part, parts, zeros};
 use super::streams::{Ahead, Streams};
 use crate::chunk::BlockKey;
 use crate::error::{Error, Result};
-use crate::meta::{AtimeMode, Ino};
 use crate::meta::client::View;
 use crate::meta::op::zeros::{Piece, pieces};
+use crate::meta::{AtimeMode, Ino};
 
 /// How often the view of a chunk is read again because its blocks were not there: compaction may
 /// replace slices between the look at metadata and the look into the store, but not all the time.
@@ -160,12 +160,14 @@ impl Content {
         for part in parts.iter().filter(|part| !part.is_hole()) {
             if part.range.end > part.slice.size {
                 let Part { slice, range } = part;
-                let cause = format!("bytes {range:?} of slice {}, which has {}", slice.id, slice.size);
+                let cause =
+                    format!("bytes {range:?} of slice {}, which has {}", slice.id, slice.size);
                 return Err(Error::damaged("chunk", cause));
             }
             wanted.push((part.slice, part.range.clone()));
         }
-        let read = if wanted.is_empty() { Vec::new() } else { self.store.read_all(&wanted).await? };
+        let read =
+            if wanted.is_empty() { Vec::new() } else { self.store.read_all(&wanted).await? };
         join(parts, read)
     }
 

@@ -90,9 +90,8 @@ async fn drink(here: &Client, ino: jfs::meta::Ino, size: usize) {
     let reader = here.open(ino).await;
     let len = 1 << 20;
     // What was read goes at once: who holds it must not wait for more.
-    let count = async |off| -> usize {
-        reader.read(off, len).await.unwrap().iter().map(Bytes::len).sum()
-    };
+    let count =
+        async |off| -> usize { reader.read(off, len).await.unwrap().iter().map(Bytes::len).sum() };
     for off in (0..size as u64).step_by(2 << 20) {
         let (one, two) = tokio::join!(count(off), count(off + u64::from(len)));
         assert_eq!(one + two, 2 << 20);

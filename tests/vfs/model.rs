@@ -29,16 +29,48 @@ const HANDLES: usize = 2;
 /// Files and handles are numbered; places and lengths count from the window's begin.
 #[derive(Debug, Clone)]
 enum Step {
-    Write { file: usize, at: u64, len: u64, seed: u64 },
-    Resize { file: usize, length: u64 },
-    Erase { file: usize, at: u64, len: u64, how: Erasing },
-    Copy { from: usize, at: u64, into: u64, len: u64 },
-    Read { file: usize, handle: usize, at: u64, len: u64 },
-    Flush { file: usize },
-    Reopen { file: usize },
+    Write {
+        file: usize,
+        at: u64,
+        len: u64,
+        seed: u64,
+    },
+    Resize {
+        file: usize,
+        length: u64,
+    },
+    Erase {
+        file: usize,
+        at: u64,
+        len: u64,
+        how: Erasing,
+    },
+    Copy {
+        from: usize,
+        at: u64,
+        into: u64,
+        len: u64,
+    },
+    Read {
+        file: usize,
+        handle: usize,
+        at: u64,
+        len: u64,
+    },
+    Flush {
+        file: usize,
+    },
+    Reopen {
+        file: usize,
+    },
     /// The other client goes on with the file.
-    Switch { file: usize },
-    Compact { file: usize, index: u32 },
+    Switch {
+        file: usize,
+    },
+    Compact {
+        file: usize,
+        index: u32,
+    },
     /// From now on uploads fail, or do not any more.
     Break(bool),
 }
@@ -151,6 +183,8 @@ struct World {
     at: [usize; 2],
     handles: [Vec<Reader>; 2],
     models: [Model; 2],
+    /// Uploads have failed, or may have.
+    has_broken: bool,
 }
 
 impl World {
@@ -174,6 +208,7 @@ impl World {
             at: [0, 0],
             handles: [Vec::new(), Vec::new()],
             models: [Model::default(), Model::default()],
+            has_broken: false,
         };
         for file in 0..2 {
             world.models[file].confirm();
@@ -209,7 +244,7 @@ impl World {
                 Some(answer)
             }
             Err(error) => {
-                assert!(self.bucket.broken.load(Ordering::SeqCst), "{error}");
+                assert!(self.has_broken, "{error}");
                 for &file in files {
                     self.recover(file).await;
                 }
@@ -281,11 +316,14 @@ impl World {
                 self.settle(&[file], flushed).await;
             }
             Step::Reopen { file } => {
-                // Not flushed: what is dirty outlives its handles. But its errors do not.
-                if !self.bucket.broken.load(Ordering::SeqCst) {
-                    self.close(file).await;
-                    self.open(file).await;
+                // What is dirty outlives its handles; its errors do not, so they are asked for first.
+                if self.has_broken {
+                    let flushed = self.client(file).content.flush(self.inodes[file]);
+                    let flushed = within("flush", flushed).await;
+                    self.settle(&[file], flushed).await;
                 }
+                self.close(file).await;
+                self.open(file).await;
             }
             Step::Switch { file } => {
                 let flushed = self.client(file).content.flush(self.inodes[file]);
@@ -298,15 +336,22 @@ impl World {
             }
             Step::Compact { file, index } => {
                 let broken = self.bucket.broken.load(Ordering::SeqCst);
-                let compacted = self.clients[1 - self.at[file]].meta.compact(self.inodes[file], index, true).await;
+                let compacted = self.clients[1 - self.at[file]]
+                    .meta
+                    .compact(self.inodes[file], index, true)
+                    .await;
                 assert!(compacted.is_ok() || broken, "{compacted:?}");
             }
-            Step::Break(broken) => self.bucket.fail(broken),
+            Step::Break(broken) => {
+                self.bucket.fail(broken);
+                self.has_broken |= broken;
+            }
         }
     }
 
     async fn erase(&mut self, file: usize, at: u64, len: u64, how: Erasing) {
-        let (keep, zero) = (FallocateFlags::FALLOC_FL_KEEP_SIZE, FallocateFlags::FALLOC_FL_ZERO_RANGE);
+        let (keep, zero) =
+            (FallocateFlags::FALLOC_FL_KEEP_SIZE, FallocateFlags::FALLOC_FL_ZERO_RANGE);
         let mode = match how {
             Erasing::Punch => keep | FallocateFlags::FALLOC_FL_PUNCH_HOLE,
             Erasing::Zero => zero,

@@ -140,7 +140,8 @@ async fn the_file_never_ends_behind_what_is_not_stored() {
         let (content, ino) = (here.content.clone(), file.ino());
         async move { content.flush(ino).await }
     });
-    until("second chunk", async || bucket.keys().await.iter().any(|key| key.ends_with("_40"))).await;
+    until("second chunk", async || bucket.keys().await.iter().any(|key| key.ends_with("_40")))
+        .await;
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
