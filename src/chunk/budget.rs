@@ -20,12 +20,16 @@ pub struct Budget {
     ledger: Arc<Ledger>,
     waiting: AtomicUsize,
     keepers: Mutex<Vec<Weak<dyn Reclaim>>>,
+    /// What this is a part of.
+    whole: Option<Arc<Budget>>,
 }
 
 /// Bytes reserved; given back when dropped.
 pub struct Reserved {
     permit: OwnedSemaphorePermit,
     ledger: Arc<Ledger>,
+    /// The same bytes in the budget that this one is a part of.
+    whole: Option<Box<Reserved>>,
 }
 
 /// Keeps reserved bytes for convenience only, and lets them go when somebody waits.
@@ -45,13 +49,23 @@ struct Waiting<'a>(&'a AtomicUsize);
 
 impl Budget {
     pub fn new(bytes: usize) -> Arc<Self> {
-        let total = (bytes / UNIT).clamp(1, u32::MAX as usize);
+        Self::with((bytes / UNIT).clamp(1, u32::MAX as usize), None)
+    }
+
+    /// A part of this budget: what is reserved from it counts in the whole as well, and there is
+    /// never more of it than `bytes`. The rest is left to others.
+    pub fn part(self: &Arc<Self>, bytes: usize) -> Arc<Self> {
+        Self::with((bytes / UNIT).clamp(1, self.total), Some(Arc::clone(self)))
+    }
+
+    fn with(total: usize, whole: Option<Arc<Self>>) -> Arc<Self> {
         Arc::new(Self {
             units: Arc::new(Semaphore::new(total)),
             total,
             ledger: Arc::default(),
             waiting: AtomicUsize::new(0),
             keepers: Mutex::default(),
+            whole,
         })
     }
 
@@ -93,21 +107,30 @@ impl Budget {
         // Counted before anything is reclaimed: what a keeper is given later it does not keep.
         let _waiting = Waiting::new(&self.waiting);
         self.reclaim(bytes);
-        loop {
-            if let Ok(permit) = self.units.clone().acquire_many_owned(self.units_of(bytes)).await {
-                return Reserved::new(permit, &self.ledger);
-            }
+        let units = self.units_of(bytes);
+        let Ok(permit) = self.units.clone().acquire_many_owned(units).await else {
             // The semaphore is never closed.
-            std::future::pending::<()>().await;
-        }
+            return std::future::pending().await;
+        };
+        let whole = match &self.whole {
+            Some(whole) => Some(Box::new(Box::pin(whole.reserve(units as usize * UNIT)).await)),
+            None => None,
+        };
+        Reserved::new(permit, &self.ledger, whole)
     }
 
     /// Room, if there is some now and nobody waits for it.
     pub fn try_reserve(&self, bytes: usize) -> Option<Reserved> {
-        match self.units.clone().try_acquire_many_owned(self.units_of(bytes)) {
-            Ok(permit) => Some(Reserved::new(permit, &self.ledger)),
-            Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => None,
-        }
+        let units = self.units_of(bytes);
+        let permit = match self.units.clone().try_acquire_many_owned(units) {
+            Ok(permit) => permit,
+            Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => return None,
+        };
+        let whole = match &self.whole {
+            Some(whole) => Some(Box::new(whole.try_reserve(units as usize * UNIT)?)),
+            None => None,
+        };
+        Some(Reserved::new(permit, &self.ledger, whole))
     }
 
     /// As [`Budget::try_reserve`], but only if about `spare` bytes are left afterwards.
@@ -139,11 +162,15 @@ impl Budget {
 }
 
 impl Reserved {
-    fn new(permit: OwnedSemaphorePermit, ledger: &Arc<Ledger>) -> Self {
+    fn new(
+        permit: OwnedSemaphorePermit,
+        ledger: &Arc<Ledger>,
+        whole: Option<Box<Reserved>>,
+    ) -> Self {
         let units = permit.num_permits();
         let used = ledger.used.fetch_add(units, Ordering::AcqRel) + units;
         ledger.peak.fetch_max(used, Ordering::AcqRel);
-        Self { permit, ledger: Arc::clone(ledger) }
+        Self { permit, ledger: Arc::clone(ledger), whole }
     }
 
     pub fn bytes(&self) -> usize {
@@ -155,12 +182,16 @@ impl Reserved {
         if let Some(all) = other.permit.split(other.permit.num_permits()) {
             self.permit.merge(all);
         }
+        if let (Some(mine), Some(whole)) = (&mut self.whole, other.whole.take()) {
+            mine.merge(*whole);
+        }
     }
 
     /// Takes so many bytes out of it; none if it has fewer.
     pub fn split(&mut self, bytes: usize) -> Option<Reserved> {
         let permit = self.permit.split(bytes.div_ceil(UNIT))?;
-        Some(Self { permit, ledger: Arc::clone(&self.ledger) })
+        let whole = self.whole.as_mut().and_then(|whole| whole.split(bytes)).map(Box::new);
+        Some(Self { permit, ledger: Arc::clone(&self.ledger), whole })
     }
 }
 
@@ -187,6 +218,30 @@ impl Drop for Waiting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_part_leaves_the_rest_to_others() {
+        let budget = Budget::new(100 << 10);
+        let part = budget.part(80 << 10);
+        let mut held = part.reserve(60 << 10).await;
+        held.merge(part.reserve(20 << 10).await);
+        assert!(part.try_reserve(1).is_none());
+        assert_eq!((part.used(), budget.used()), (80 << 10, 80 << 10));
+        assert!(budget.try_reserve(20 << 10).is_some());
+        drop(held.split(30 << 10));
+        assert_eq!((part.used(), budget.used()), (50 << 10, 50 << 10));
+        drop(held);
+        assert_eq!((part.used(), budget.used()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_part_gets_no_more_than_the_whole_has() {
+        let budget = Budget::new(100 << 10);
+        let part = budget.part(80 << 10);
+        let _others = budget.reserve(90 << 10).await;
+        assert!(part.try_reserve(20 << 10).is_none());
+        assert_eq!(part.used(), 0, "nothing is held of what could not be had");
+    }
 
     #[tokio::test]
     async fn what_is_reserved_is_used_until_it_is_dropped() {

@@ -1,0 +1,163 @@
+//! Failures: what a file tells, what it keeps, and what it leaves behind.
+
+use std::sync::Arc;
+
+use jfs::Error;
+use jfs::meta::engine::kv::memory::Fault;
+use jfs::meta::record::{CHUNK_SIZE, Setting};
+use nix::errno::Errno;
+
+use crate::bucket::Bucket;
+use crate::support::data::{fragile, records, remove};
+use crate::support::volume::{Volume, setting};
+use crate::world::{Client, noise, read, until, within};
+
+async fn client(vol: &Volume) -> (Client, Arc<Bucket>) {
+    let bucket = Arc::new(Bucket::default());
+    (Client::new(vol, &bucket).await, bucket)
+}
+
+#[tokio::test]
+async fn a_failed_upload_is_told_until_every_handle_is_closed() {
+    let vol = Volume::memory().await;
+    let (here, bucket) = client(&vol).await;
+    let (file, second) = {
+        let file = here.create("f").await;
+        let second = here.open(file.ino()).await;
+        (file, second)
+    };
+    let ino = file.ino();
+    here.write(ino, 0, b"kept").await;
+    here.flush(ino).await;
+    bucket.fail(true);
+    here.write(ino, 0, b"lost").await;
+    let error = within("flush", here.content.flush(ino)).await.unwrap_err();
+    assert!(matches!(error, Error::Storage { .. }), "{error}");
+    bucket.fail(false);
+    drop(file);
+    for _ in 0..2 {
+        assert_eq!(here.content.flush(ino).await.unwrap_err().errno(), Errno::EIO);
+        assert_eq!(here.content.write(ino, 0, b"x").await.unwrap_err().errno(), Errno::EIO);
+    }
+    assert_eq!(read(&second, 0, 10).await, b"kept", "what was stored can be read");
+    drop(second);
+    let file = here.open(ino).await;
+    here.write(ino, 4, b" and new").await;
+    here.flush(ino).await;
+    assert_eq!(read(&file, 0, 20).await, b"kept and new");
+}
+
+#[tokio::test]
+async fn nothing_written_after_what_failed_shows_without_it() {
+    let vol = Volume::memory().await;
+    let (here, bucket) = client(&vol).await;
+    let file = here.create("f").await;
+    let ino = file.ino();
+    // The first of three slices fails; the others are stored already, one of them in a chunk of
+    // its own.
+    bucket.hold("_50");
+    here.write(ino, 0, &[1; 50]).await;
+    here.write(ino, 1000, &[2; 40]).await;
+    here.write(ino, CHUNK_SIZE, &[3; 30]).await;
+    let flush = tokio::spawn({
+        let content = here.content.clone();
+        async move { content.flush(ino).await }
+    });
+    until("the others", async || bucket.keys().await.len() == 2).await;
+    bucket.fail(true);
+    bucket.release();
+    within("flush", flush).await.unwrap().unwrap_err();
+    assert_eq!(here.stored_length(ino).await, 0);
+    assert_eq!(here.content.length(ino), Some(0));
+    for index in [0, 1] {
+        assert_eq!(records(&here.meta, ino, index).await, []);
+    }
+    until("removal of the objects", async || bucket.keys().await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn an_error_without_a_handle_is_told_once() {
+    let vol = Volume::memory().await;
+    let (here, bucket) = client(&vol).await;
+    let ino = here.create("f").await.ino();
+    bucket.hold("_4");
+    here.write(ino, 0, b"lost").await;
+    bucket.fail(true);
+    let content = here.content.clone();
+    let flush = tokio::spawn(async move { content.flush(ino).await });
+    bucket.release();
+    within("flush", flush).await.unwrap().unwrap_err();
+    bucket.fail(false);
+    here.write(ino, 0, b"next").await;
+    here.flush(ino).await;
+    assert_eq!(here.stored_length(ino).await, 4);
+}
+
+#[tokio::test]
+async fn data_of_a_file_that_was_removed_meanwhile_goes() {
+    let vol = Volume::memory().await;
+    let (here, bucket) = client(&vol).await;
+    let there = vol.client().await;
+    let file = here.create("f").await;
+    here.write(file.ino(), 0, &noise(500, 1)).await;
+    remove(&there, "f").await;
+    let gone = within("flush", here.content.flush(file.ino())).await.unwrap_err();
+    assert!(matches!(gone, Error::NotFound), "{gone}");
+    until("removal of the objects", async || bucket.keys().await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_file_without_a_name_is_written_to_until_it_is_closed() {
+    let vol = Volume::memory().await;
+    let (here, _) = client(&vol).await;
+    let file = here.create("f").await;
+    remove(&here.meta, "f").await;
+    here.write(file.ino(), 0, b"still here").await;
+    here.flush(file.ino()).await;
+    assert_eq!(read(&file, 0, 100).await, b"still here");
+}
+
+#[tokio::test]
+async fn a_full_volume_is_said_so_and_keeps_no_objects() {
+    let vol = Volume::memory_with(Setting { capacity: 1 << 20, ..setting() }).await;
+    let (here, bucket) = client(&vol).await;
+    let file = here.create("f").await;
+    here.write(file.ino(), 2 << 20, b"too far").await;
+    let full = within("flush", here.content.flush(file.ino())).await.unwrap_err();
+    assert_eq!(full.errno(), Errno::ENOSPC);
+    until("removal of the objects", async || bucket.keys().await.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_is_lost_is_made_once() {
+    for fault in [Fault::LostApplied, Fault::LostUnapplied] {
+        let (vol, store) = fragile().await;
+        let (here, _) = client(&vol).await;
+        let file = here.create("f").await;
+        // So that the commit of the slice is the next one.
+        here.meta.new_slice().await.unwrap();
+        here.meta.flush().await.unwrap();
+        here.write(file.ino(), 0, b"once").await;
+        store.faults().push(fault);
+        here.flush(file.ino()).await;
+        assert_eq!(records(&here.meta, file.ino(), 0).await.len(), 1, "{fault:?}");
+        assert_eq!(read(&file, 0, 10).await, b"once");
+    }
+}
+
+#[tokio::test]
+async fn a_flush_that_nobody_waits_for_any_more_goes_on() {
+    let vol = Volume::memory().await;
+    let (here, bucket) = client(&vol).await;
+    let file = here.create("f").await;
+    let bytes = noise(300, 2);
+    bucket.hold("");
+    here.write(file.ino(), 0, &bytes).await;
+    let flush = here.content.flush(file.ino());
+    let cut_short = tokio::time::timeout(std::time::Duration::from_millis(20), flush).await;
+    assert!(cut_short.is_err());
+    bucket.release();
+    until("commit", async || here.stored_length(file.ino()).await == 300).await;
+    assert_eq!(records(&here.meta, file.ino(), 0).await.len(), 1);
+    assert_eq!(read(&file, 0, 1000).await, bytes);
+}

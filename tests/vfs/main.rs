@@ -1,0 +1,14 @@
+//! Reading and writing of open files: metadata and data together, without a kernel.
+#![cfg(test)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bucket;
+mod changing;
+mod failing;
+mod memory;
+mod model;
+mod reading;
+mod world;
+mod writing;

@@ -1,0 +1,140 @@
+//! Clients of one volume with data: metadata, a store over a shared bucket, and content.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use jfs::Result;
+use jfs::chunk::{Budget, Compression, Layout, Options, Store};
+use jfs::meta::client::SliceStore;
+use jfs::meta::record::{Slice, SliceSize};
+use jfs::meta::{Caller, Ino, Meta, SliceId};
+use jfs::object::ObjectStore;
+use jfs::vfs::{Content, ContentOptions, Reader};
+use nix::fcntl::OFlag;
+
+use crate::bucket::Bucket;
+use crate::support::data::name;
+use crate::support::volume::Volume;
+
+/// Blocks of most tests: small, so that a few bytes are many blocks.
+pub const BLOCK: u32 = 64;
+const BUDGET: usize = 1 << 20;
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Client {
+    pub meta: Arc<Meta>,
+    pub store: Arc<Store>,
+    pub content: Arc<Content>,
+}
+
+impl Client {
+    pub async fn new(vol: &Volume, bucket: &Arc<Bucket>) -> Self {
+        Self::sized(vol.client().await, bucket.clone(), BLOCK, Budget::new(BUDGET))
+    }
+
+    pub fn sized(
+        meta: Arc<Meta>,
+        bucket: Arc<dyn ObjectStore>,
+        block_size: u32,
+        budget: Arc<Budget>,
+    ) -> Self {
+        let layout = Layout { block_size, hash_prefix: false };
+        let options = Options::default();
+        let store = Store::open(bucket, layout, Compression::None, budget.clone(), &options);
+        meta.serve_slices(Arc::new(Slices(store.clone())));
+        let options = ContentOptions::default();
+        let content = Content::new(meta.clone(), store.clone(), &budget, options);
+        Self { meta, store, content }
+    }
+
+    /// A new file in the root, and a handle of it.
+    pub async fn create(&self, at: &str) -> Reader {
+        let root = Caller::root();
+        let made = self.meta.create(&root, Ino::ROOT, &name(at), (0o644, 0), true).await;
+        let (ino, attr) = made.unwrap();
+        self.content.reader(ino, &attr)
+    }
+
+    pub async fn open(&self, ino: Ino) -> Reader {
+        self.content.open(&Caller::root(), ino, OFlag::O_RDWR).await.unwrap().1
+    }
+
+    pub async fn write(&self, ino: Ino, off: u64, bytes: &[u8]) {
+        within("write", self.content.write(ino, off, bytes)).await.unwrap();
+    }
+
+    pub async fn flush(&self, ino: Ino) {
+        within("flush", self.content.flush(ino)).await.unwrap();
+    }
+
+    pub async fn stored_length(&self, ino: Ino) -> u64 {
+        self.meta.getattr(ino).await.unwrap().length
+    }
+}
+
+/// The bytes that a read answers.
+pub async fn read(reader: &Reader, off: u64, len: u32) -> Vec<u8> {
+    within("read", reader.read(off, len)).await.unwrap().concat()
+}
+
+/// Fails the test if this hangs.
+pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, work).await {
+        Ok(output) => output,
+        Err(_) => panic!("{what} hangs"),
+    }
+}
+
+/// Waits until it is so.
+pub async fn until<F: Future<Output = bool>>(what: &str, so: impl Fn() -> F) {
+    within(what, async {
+        while !so().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+}
+
+/// What metadata asks of the data side.
+struct Slices(Arc<Store>);
+
+#[async_trait]
+impl SliceStore for Slices {
+    async fn delete(&self, slice: SliceSize) -> Result<()> {
+        self.0.remove(slice).await
+    }
+
+    async fn rewrite(&self, fragments: &[Slice], id: SliceId, tier: u8) -> Result<()> {
+        let mut bytes = BytesMut::new();
+        for fragment in fragments {
+            if fragment.id.is_hole() {
+                bytes.resize(bytes.len() + fragment.len as usize, 0);
+                continue;
+            }
+            let slice = SliceSize { id: fragment.id, size: fragment.size };
+            let range = fragment.off..fragment.off + fragment.len;
+            bytes.extend(self.0.read(slice, range).await?);
+        }
+        let mut upload = self.0.upload(id, tier);
+        let block_size = self.0.layout().block_size as usize;
+        for (index, block) in (0..).zip(bytes.chunks(block_size)) {
+            upload.put(index, Bytes::copy_from_slice(block), None);
+        }
+        upload.finish().await
+    }
+}
+
+/// Bytes that do not repeat where blocks or chunks would.
+pub fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[3]
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
