@@ -81,6 +81,12 @@ impl Bucket {
         UploadTurn { _permit: Arc::clone(&self.uploads).acquire_owned().await.ok() }
     }
 
+    /// A turn if one is free now.
+    pub fn try_upload_turn(&self) -> Option<UploadTurn> {
+        let permit = Arc::clone(&self.uploads).try_acquire_owned().ok()?;
+        Some(UploadTurn { _permit: Some(permit) })
+    }
+
     /// Stores a block. Without compression the body goes to the object store as it is: the bytes are
     /// not copied from here on.
     pub async fn put(
@@ -103,6 +109,14 @@ impl Bucket {
         match self.objects.delete(&self.layout.key(block)).await {
             Err(Error::NotFound) => Ok(()),
             other => other,
+        }
+    }
+
+    pub async fn contains(&self, block: BlockKey) -> Result<bool> {
+        match self.objects.head(&self.layout.key(block)).await {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 

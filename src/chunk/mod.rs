@@ -9,19 +9,25 @@ mod cache;
 mod compress;
 mod flight;
 mod hot;
+mod metrics;
 mod options;
 mod prefetch;
 mod read;
+mod rewrite;
+mod staging;
 mod store;
 #[cfg(test)]
 mod testing;
 mod trail;
 mod upload;
+mod warm;
 
 pub use block::{BlockKey, Layout};
 pub use budget::{Budget, Reclaim, Reserved};
 pub use cache::{Cache, CacheOptions, CacheUsage, Checksum, Eviction, VolumeCache};
 pub use compress::Compression;
-pub use options::Options;
-pub use store::Store;
+pub use options::{Hours, Options, Writeback};
+pub use rewrite::Fragment;
+pub use store::{Parts, Store};
 pub use upload::Upload;
+pub use warm::Warmth;

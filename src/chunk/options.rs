@@ -1,5 +1,10 @@
 //! How the data of a volume is moved and kept. The defaults are those of JuiceFS.
 
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
 /// Options of one volume's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -13,6 +18,28 @@ pub struct Options {
     pub cache_partial_only: bool,
     /// All blocks that are written go into the cache, not only those shorter than a full one.
     pub cache_large_write: bool,
+    /// Blocks count as stored once they are staged on disk.
+    pub writeback: Option<Writeback>,
+    /// Nothing is uploaded, not even what an earlier run has left staged.
+    pub read_only: bool,
+}
+
+/// When staged blocks are uploaded, and which are staged.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Writeback {
+    /// Only blocks shorter than this are staged; none: all.
+    pub threshold: Option<u32>,
+    /// How long a block stays staged at least.
+    pub delay: Duration,
+    /// The hours of the day in which blocks are uploaded; none: all.
+    pub hours: Option<Hours>,
+}
+
+/// Hours of the day, from the first to before the second, over midnight if it is less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hours {
+    from: u32,
+    to: u32,
 }
 
 impl Default for Options {
@@ -23,6 +50,57 @@ impl Default for Options {
             prefetch: 1,
             cache_partial_only: false,
             cache_large_write: false,
+            writeback: None,
+            read_only: false,
+        }
+    }
+}
+
+impl Hours {
+    pub fn include(self, hour: u32) -> bool {
+        match self.from.cmp(&self.to) {
+            std::cmp::Ordering::Equal => true,
+            std::cmp::Ordering::Less => (self.from..self.to).contains(&hour),
+            std::cmp::Ordering::Greater => hour >= self.from || hour < self.to,
+        }
+    }
+}
+
+impl FromStr for Hours {
+    type Err = Error;
+
+    /// `22-6` or `22,6`.
+    fn from_str(text: &str) -> Result<Self> {
+        let hour = |text: &str| text.trim().parse().ok().filter(|hour: &u32| *hour < 24);
+        text.split_once(['-', ','])
+            .and_then(|(from, to)| Some(Self { from: hour(from)?, to: hour(to)? }))
+            .ok_or_else(|| {
+                Error::bad_input(format!("{text:?} is not a pair of hours such as 22-6"))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn included(text: &str) -> Vec<u32> {
+        let hours: Hours = text.parse().unwrap();
+        (0..24).filter(|hour| hours.include(*hour)).collect()
+    }
+
+    #[test]
+    fn hours_go_from_the_first_to_before_the_second() {
+        assert_eq!(included("2-5"), [2, 3, 4]);
+        assert_eq!(included("22,2"), [0, 1, 22, 23]);
+        assert_eq!(included("7-7").len(), 24);
+    }
+
+    #[test]
+    fn other_texts_are_no_hours() {
+        for text in ["", "5", "1-24", "1-2-3", "-1-2", "a-b", "1 2"] {
+            let error = text.parse::<Hours>().unwrap_err();
+            assert!(error.to_string().contains(&format!("{text:?}")), "{error}");
         }
     }
 }

@@ -68,7 +68,9 @@ impl Store {
 
     /// Whether the block can be read without the bucket, or soon will.
     fn is_near(&self, block: BlockKey) -> bool {
-        self.hot.contains(block) || self.flights.contains(block)
+        self.hot.contains(block)
+            || self.flights.contains(block)
+            || self.cache.as_ref().is_some_and(|cache| cache.contains(block))
     }
 
     /// Never waits for memory, and leaves a quarter of it to those who do.

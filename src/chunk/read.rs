@@ -100,10 +100,19 @@ impl Store {
         self.gather_in(worst, &pieces).await
     }
 
-    /// The bytes of a slice if they are in memory; never waits for anything.
+    /// The bytes of a slice if they are in memory, or in files that the page cache has; never waits
+    /// for anything. None also means: ask again with [`Store::read`].
     pub fn read_now(&self, slice: SliceSize, range: Range<u32>) -> Option<Vec<Bytes>> {
         let pieces = self.layout().pieces(slice, range);
-        pieces.map(|(block, part)| self.hot.part(block, &part)).collect()
+        pieces
+            .map(|(block, part)| self.hot.part(block, &part).or_else(|| self.cached(block, part)))
+            .collect()
+    }
+
+    fn cached(&self, block: BlockKey, part: Range<u32>) -> Option<Bytes> {
+        let cache = self.cache.as_ref()?;
+        let reserved = self.budget.try_reserve(part.len())?;
+        Some(accounted(cache.read_now(block, part)?, reserved))
     }
 
     fn pieces(&self, wanted: &[(SliceSize, Range<u32>)]) -> Vec<Piece> {
@@ -147,28 +156,53 @@ impl Store {
         if let Some(bytes) = self.hot.part(*block, part) {
             return Ok(bytes);
         }
-        if self.prefers_part(piece) && !self.flights.contains(*block) {
+        if let Some(cache) = &self.cache {
+            let reserved = room.take(part.len())?;
+            let bytes = match cache.read_now(*block, part.clone()) {
+                Some(bytes) => Some(bytes),
+                None => cache.read(*block, part.clone()).await,
+            };
+            match bytes {
+                Some(bytes) => return Ok(accounted(bytes, reserved)),
+                None => room.give(reserved),
+            }
+        }
+        if self.prefers_part(piece) {
             match self.part(piece, room).await {
-                // What is wrong with a part may be right with the whole.
-                Err(Short::Failed(Error::Storage { .. })) => {}
+                // What is wrong with a part may be right with the whole, and a block that is not
+                // in the bucket may be staged.
+                Err(Short::Failed(Error::Storage { .. } | Error::MissingBlock { .. })) => {}
                 other => return other,
             }
         }
         self.whole(piece, room).await
     }
 
-    /// Whether only the part should be fetched. A stream begins a block at its start and wants all
-    /// of it; who reads from its middle may not.
+    /// Whether only the part should be fetched. A stream begins a block at its start, or goes on
+    /// where it was, and wants all of it; who reads from its middle may not. With a cache, only a
+    /// part that is much smaller than the block is worth a request of its own.
     fn prefers_part(&self, piece: &Piece) -> bool {
+        let Piece { block, part } = piece;
+        let is_small = self.cache.is_none() || part.end - part.start <= block.size / 4;
         self.bucket.has_cheap_parts()
-            && piece.part.start > 0
-            && !self.trail.goes_on(piece.block, &piece.part)
+            && part.start > 0
+            && is_small
+            && !self.trail.goes_on(*block, part)
+            && !self.flights.contains(*block)
+            && !self.staging.as_ref().is_some_and(|staging| staging.contains(*block))
     }
 
     async fn part(&self, piece: &Piece, room: &Room<'_>) -> Result<Bytes, Short> {
         let reserved = room.take(piece.part.len())?;
         match self.bucket.fetch_part(piece.block, &piece.part).await {
-            Ok(body) => Ok(accounted(body, reserved)),
+            Ok(body) => {
+                // Without a cache the whole block would be of use to a stream only, and that asks
+                // for it itself.
+                if self.cache.is_some() {
+                    self.follow(piece.block);
+                }
+                Ok(accounted(body, reserved))
+            }
             Err(error) => {
                 room.give(reserved);
                 Err(error.into())
@@ -204,12 +238,37 @@ impl Store {
         let Some(store) = self.me.upgrade() else { return };
         self.runtime.spawn(async move {
             let block = duty.block();
-            let outcome = store.bucket.fetch(block).await.map(|body| accounted(body, reserved));
-            if let Ok(body) = &outcome {
+            let outcome = store.load(block).await.map(|body| {
+                let is_partial = block.size < store.layout().block_size;
+                if is_partial || !store.options.cache_partial_only {
+                    // Without the reservation: the cache counts what it holds itself.
+                    store.cache_block(block, &body);
+                }
+                let body = accounted(body, reserved);
                 store.hot.keep(block, body.clone(), purpose == Purpose::Ahead);
-            }
+                body
+            });
             duty.done(outcome);
         });
+    }
+
+    /// A whole block, from the bucket or from where it is staged. Counts no memory.
+    pub(super) async fn load(&self, block: BlockKey) -> Result<Bytes> {
+        if self.staging.as_ref().is_some_and(|staging| staging.contains(block))
+            && let Some(body) = self.load_staged(block).await
+        {
+            return Ok(body);
+        }
+        match self.bucket.fetch(block).await {
+            // An earlier run, or another process, may have left it staged.
+            Err(error @ Error::MissingBlock { .. }) => self.load_staged(block).await.ok_or(error),
+            other => other,
+        }
+    }
+
+    async fn load_staged(&self, block: BlockKey) -> Option<Bytes> {
+        let (body, _) = self.cache.as_ref()?.read_staged(block).await.ok()?;
+        Some(body)
     }
 }
 

@@ -1,15 +1,19 @@
 //! A bucket for tests: it counts, it can be held up, and it can fail.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use super::{BlockKey, Layout};
+use super::{
+    BlockKey, Budget, Cache, CacheOptions, Compression, Layout, Options, Parts, Store, Upload,
+    VolumeCache,
+};
 use crate::error::{Error, Result};
 use crate::object::mem::MemStore;
 use crate::object::{Object, ObjectStore};
@@ -28,7 +32,8 @@ pub struct Probe {
     pub puts: AtomicUsize,
     pub most_gets_at_once: AtomicUsize,
     pub most_puts_at_once: AtomicUsize,
-    pub fails: AtomicBool,
+    /// Requests that are yet to fail.
+    failures: AtomicUsize,
     gets_now: AtomicUsize,
     puts_now: AtomicUsize,
     open: watch::Sender<bool>,
@@ -43,7 +48,7 @@ impl Probe {
             puts: AtomicUsize::new(0),
             most_gets_at_once: AtomicUsize::new(0),
             most_puts_at_once: AtomicUsize::new(0),
-            fails: AtomicBool::new(false),
+            failures: AtomicUsize::new(0),
             gets_now: AtomicUsize::new(0),
             puts_now: AtomicUsize::new(0),
             open: watch::Sender::new(true),
@@ -73,7 +78,32 @@ impl Probe {
     }
 
     pub fn fail(&self, fails: bool) {
-        self.fails.store(fails, Ordering::SeqCst);
+        let left = if fails { usize::MAX } else { 0 };
+        self.failures.store(left, Ordering::SeqCst);
+    }
+
+    /// The next request fails.
+    pub fn fail_once(&self) {
+        self.failures.store(1, Ordering::SeqCst);
+    }
+
+    /// Whether every block of the slice is in the bucket, as it should be.
+    pub async fn has(&self, slice: SliceSize) -> bool {
+        for block in LAYOUT.blocks(slice) {
+            match self.mem.get(&LAYOUT.key(block), None).await {
+                Ok(found) if found == body(block) => {}
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    pub async fn is_empty(&self) -> bool {
+        self.mem.list("", "", 1).await.unwrap().is_empty()
+    }
+
+    pub fn puts(&self) -> usize {
+        self.puts.load(Ordering::SeqCst)
     }
 
     pub fn count(&self) -> (usize, usize) {
@@ -85,7 +115,8 @@ impl Probe {
         open.wait_for(|open| *open).await.unwrap();
         // So that requests that can overlap do.
         tokio::task::yield_now().await;
-        if self.fails.load(Ordering::SeqCst) {
+        let take = |left: usize| left.checked_sub(1);
+        if self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
             let (place, key) = (self.place().to_owned(), key.to_owned());
             return Err(Error::Storage { place, action, key, cause: "out of order".to_owned() });
         }
@@ -169,4 +200,35 @@ pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
         Ok(done) => done,
         Err(_) => panic!("{what}: waited for too long"),
     }
+}
+
+/// A cache in that folder, as a new process opens it.
+pub async fn cache_in(folder: &Path) -> (Arc<Cache>, Arc<VolumeCache>) {
+    let dirs = vec![folder.to_owned()];
+    // However full the machine is.
+    let options = CacheOptions { dirs, free_ratio: 0.0, ..CacheOptions::default() };
+    let cache = Cache::open(options).await.unwrap();
+    let volume = cache.volume("a-volume", LAYOUT, None).unwrap();
+    (cache, volume)
+}
+
+/// What a store is made of in most tests: room for a hundred blocks, no cache.
+pub fn parts(probe: &Arc<Probe>) -> Parts {
+    Parts {
+        objects: probe.clone(),
+        layout: LAYOUT,
+        compression: Compression::None,
+        cache: None,
+        budget: Budget::new(100 * BLOCK as usize),
+        options: Options::default(),
+    }
+}
+
+/// Starts to upload all blocks of a slice.
+pub fn write(store: &Arc<Store>, slice: SliceSize) -> Upload {
+    let mut upload = store.upload(slice.id, 0);
+    for block in LAYOUT.blocks(slice) {
+        upload.put(block.index, body(block), None);
+    }
+    upload
 }

@@ -3,16 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::{StreamExt, stream};
 use tokio::task::JoinSet;
 use tracing::warn;
 
+use super::staging::Loaded;
 use super::{BlockKey, Reserved, Store};
 use crate::error::{Error, Result};
 use crate::slice::SliceId;
-
-/// Objects of one slice that are deleted at the same time.
-const DELETES: usize = 16;
 
 /// A slice on its way into the bucket. Blocks go up as they are given; nothing of it counts before
 /// [`Upload::finish`]. One that is dropped before it is finished is aborted in the background.
@@ -20,6 +17,8 @@ pub struct Upload {
     store: Arc<Store>,
     id: SliceId,
     tier: u8,
+    /// Blocks may be staged instead.
+    stages: bool,
     /// Blocks that may be in the bucket and are nobody's yet.
     blocks: Vec<BlockKey>,
     running: JoinSet<Result<()>>,
@@ -27,9 +26,9 @@ pub struct Upload {
 }
 
 impl Upload {
-    pub(super) fn new(store: Arc<Store>, id: SliceId, tier: u8) -> Self {
+    pub(super) fn new(store: Arc<Store>, id: SliceId, tier: u8, stages: bool) -> Self {
         let running = JoinSet::new();
-        Self { store, id, tier, blocks: Vec::new(), running, finished: false }
+        Self { store, id, tier, stages, blocks: Vec::new(), running, finished: false }
     }
 
     pub fn id(&self) -> SliceId {
@@ -44,14 +43,11 @@ impl Upload {
     pub fn put(&mut self, index: u32, block: Bytes, reserved: Option<Reserved>) {
         let size = u32::try_from(block.len()).unwrap_or(u32::MAX);
         let key = BlockKey { slice: self.id, index, size };
-        let (store, tier) = (Arc::clone(&self.store), self.tier);
+        let (store, tier, stages) = (Arc::clone(&self.store), self.tier, self.stages);
         self.finished = false;
         self.blocks.push(key);
-        let task = async move {
-            let outcome = store.store_block(key, block, tier).await;
-            drop(reserved);
-            outcome
-        };
+        let loaded = Loaded { body: block, tier, reserved };
+        let task = async move { store.store_block(key, loaded, stages).await };
         self.running.spawn_on(task, &self.store.runtime);
     }
 
@@ -69,7 +65,7 @@ impl Upload {
     pub async fn abort(mut self) -> Result<()> {
         self.finished = true;
         self.running.shutdown().await;
-        discard(&self.store, std::mem::take(&mut self.blocks)).await
+        self.store.remove_blocks(std::mem::take(&mut self.blocks)).await
     }
 }
 
@@ -81,9 +77,9 @@ impl Drop for Upload {
         let (slice, store) = (self.id.0, Arc::clone(&self.store));
         let (blocks, mut running) =
             (std::mem::take(&mut self.blocks), std::mem::take(&mut self.running));
-        self.store.runtime.spawn(async move {
+        self.store.work(async move {
             running.shutdown().await;
-            if let Err(error) = discard(&store, blocks).await {
+            if let Err(error) = store.remove_blocks(blocks).await {
                 warn!(slice, %error, "the objects of a slice that was given up stay");
             }
         });
@@ -91,17 +87,34 @@ impl Drop for Upload {
 }
 
 impl Store {
-    async fn store_block(&self, block: BlockKey, body: Bytes, tier: u8) -> Result<()> {
+    /// Stores a block: on disk if it may be staged, or else in the bucket.
+    async fn store_block(
+        self: &Arc<Self>,
+        block: BlockKey,
+        loaded: Loaded,
+        stages: bool,
+    ) -> Result<()> {
+        let staging = self.staging.as_ref().filter(|staging| stages && staging.takes(block.size));
+        if let Some(staging) = staging {
+            match staging.stage(block, &loaded.body, loaded.tier).await {
+                Ok(()) => {
+                    staging.admit(self, block, loaded);
+                    return Ok(());
+                }
+                Err(error) => staging.refused(&error),
+            }
+        }
         let turn = self.bucket.upload_turn().await;
-        self.bucket.put(&turn, block, body, tier).await
+        // Before the upload: packing gives the plain bytes up. If it fails, the slice is aborted,
+        // which clears the cache too.
+        if self.options.cache_large_write || block.size < self.layout().block_size {
+            self.cache_block(block, &loaded.body);
+        }
+        let outcome = self.bucket.put(&turn, block, loaded.body, loaded.tier).await;
+        drop((turn, loaded.reserved));
+        outcome
     }
 }
 
-/// Deletes blocks of a slice that never counted.
-async fn discard(store: &Store, blocks: Vec<BlockKey>) -> Result<()> {
-    let deletes = blocks.into_iter().map(|block| store.bucket.delete(block));
-    stream::iter(deletes)
-        .buffer_unordered(DELETES)
-        .fold(Ok(()), |all: Result<()>, one| async move { all.and(one) })
-        .await
-}
+#[cfg(test)]
+mod tests;

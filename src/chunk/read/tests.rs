@@ -1,3 +1,5 @@
+mod cached;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -5,12 +7,21 @@ use futures::future::join_all;
 
 use super::*;
 use crate::chunk::testing::{BLOCK, LAYOUT, Probe, body, content, slice, until, within};
-use crate::chunk::{Compression, Options};
+use crate::chunk::{Compression, Options, Parts};
 use crate::object::ObjectStore;
 
 fn store(probe: &Arc<Probe>, blocks: usize) -> Arc<Store> {
-    let budget = Budget::new(blocks * BLOCK as usize);
-    Store::open(probe.clone(), LAYOUT, Compression::None, budget, &Options::default())
+    open(probe, Budget::new(blocks * BLOCK as usize), Compression::None, Options::default())
+}
+
+fn open(
+    probe: &Arc<Probe>,
+    budget: Arc<Budget>,
+    compression: Compression,
+    options: Options,
+) -> Arc<Store> {
+    let objects = probe.clone();
+    Store::open(Parts { objects, layout: LAYOUT, compression, cache: None, budget, options })
 }
 
 fn key(slice: SliceSize, index: u32) -> String {
@@ -84,7 +95,7 @@ async fn packed_blocks_are_read_whole() {
         probe.mem.put(&LAYOUT.key(block), packed, 0).await.unwrap();
     }
     let budget = Budget::new(1 << 20);
-    let store = Store::open(probe.clone(), LAYOUT, Compression::Lz4, budget, &Options::default());
+    let store = open(&probe, budget, Compression::Lz4, Options::default());
     let read = store.read(one, 100..300).await.unwrap().concat();
     assert!(read == content(one)[100..300]);
     assert_eq!(probe.count(), (1, 0));
@@ -264,7 +275,7 @@ async fn a_block_larger_than_the_budget_is_read() {
     let one = slice(5, BLOCK);
     let probe = Probe::with(one).await;
     let budget = Budget::new(1 << 10);
-    let store = Store::open(probe.clone(), LAYOUT, Compression::None, budget, &Options::default());
+    let store = open(&probe, budget, Compression::None, Options::default());
     let read = within("the read", store.read(one, 0..BLOCK)).await.unwrap().concat();
     assert!(read == content(one));
 }
@@ -274,8 +285,7 @@ async fn downloads_at_the_same_time_are_bounded() {
     let one = slice(5, 20 * BLOCK);
     let probe = Probe::with(one).await;
     let options = Options { max_downloads: 3, ..Options::default() };
-    let store =
-        Store::open(probe.clone(), LAYOUT, Compression::None, Budget::new(1 << 20), &options);
+    let store = open(&probe, Budget::new(1 << 20), Compression::None, options);
     probe.hold();
     let read = tokio::spawn(async move { store.read(one, 0..one.size).await.unwrap().concat() });
     until("the gets", || probe.count().0 == 3).await;
