@@ -7,7 +7,7 @@ mod list;
 mod uploader;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,6 +30,8 @@ pub struct Staging {
     /// None: nothing is staged, but what an earlier run has left is uploaded.
     rules: Option<Writeback>,
     list: List,
+    /// What an earlier run has left is in the list.
+    is_listed: AtomicBool,
     /// Something became due, or is no longer there.
     changed: Notify,
     /// The hour of the day.
@@ -53,6 +55,7 @@ impl Staging {
             cache,
             rules,
             list: List::new(delay),
+            is_listed: AtomicBool::new(false),
             changed: Notify::new(),
             clock: Box::new(clock),
             delayed_millis: AtomicU64::new(0),
@@ -94,16 +97,19 @@ impl Staging {
         self.list.contains(block)
     }
 
-    /// Forgets a block that is not wanted any more. One that is being uploaded is deleted after.
-    pub fn forget(&self, block: BlockKey) {
-        if self.list.remove(block).is_some() {
-            self.changed.notify_waiters();
+    /// Lets go of a block that is not wanted any more. One that is being uploaded is deleted after.
+    pub async fn drop_block(&self, block: BlockKey) {
+        // Before the list is complete, any block may be one of those that were left.
+        if self.list.contains(block) || !self.is_listed.load(Ordering::Acquire) {
+            self.forget(block);
+            self.cache.unstage(block).await;
         }
     }
 
-    /// Blocks staged and not in the bucket yet.
-    pub fn len(&self) -> usize {
-        self.list.len()
+    fn forget(&self, block: BlockKey) {
+        if self.list.remove(block) {
+            self.changed.notify_waiters();
+        }
     }
 
     /// Blocks that could not be staged.
@@ -124,7 +130,7 @@ impl Staging {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if self.list.len() == 0 {
+            if self.is_listed.load(Ordering::Acquire) && self.list.is_empty() {
                 return;
             }
             changed.await;

@@ -20,7 +20,7 @@ use super::prefetch::Followers;
 use super::staging::Staging;
 use super::trail::Trail;
 use super::{BlockKey, Budget, Compression, Layout, Options, Upload};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::object::ObjectStore;
 use crate::slice::{SliceId, SliceSize};
 
@@ -144,10 +144,13 @@ impl Store {
         self.remove_blocks(self.layout().blocks(slice)).await
     }
 
-    /// Waits until everything that is staged is in the bucket.
-    pub async fn flush_staged(&self) {
-        if let Some(staging) = &self.staging {
-            staging.flush().await;
+    /// Waits until everything that is staged is in the bucket, however long that takes.
+    /// [`Error::Interrupted`] if the store is closed before.
+    pub async fn flush_staged(&self) -> Result<()> {
+        let Some(staging) = &self.staging else { return Ok(()) };
+        tokio::select! {
+            () = staging.flush() => Ok(()),
+            () = self.closing.cancelled() => Err(Error::Interrupted),
         }
     }
 
@@ -169,8 +172,9 @@ impl Store {
         let removals = blocks.into_iter().map(|block| async move {
             self.hot.forget(block);
             // Off the list before its object goes: an upload that ends later sees it and cleans up.
+            // Off the disk, too: a crash in between must not bring it back.
             if let Some(staging) = &self.staging {
-                staging.forget(block);
+                staging.drop_block(block).await;
             }
             if let Some(cache) = &self.cache {
                 cache.remove(block);

@@ -66,6 +66,8 @@ async fn commit(file: &Arc<File>) {
                 // then its objects are left, to the file or to the garbage collection.
                 if matches!(error, Error::NotFound | Error::NoSpace | Error::QuotaExceeded) {
                     abort(ready.upload).await;
+                } else {
+                    file.content.look_again(file, &error).await;
                 }
             }
         }

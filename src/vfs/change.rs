@@ -29,9 +29,10 @@ impl Content {
         self.complete(async move {
             let meta = &content.meta;
             let change = async {
-                let attr = match by_handle {
-                    true => meta.truncate_open(&caller, ino, length).await?,
-                    false => meta.truncate(&caller, ino, length).await?,
+                let attr = if by_handle {
+                    meta.truncate_open(&caller, ino, length).await?
+                } else {
+                    meta.truncate(&caller, ino, length).await?
                 };
                 Ok((Some(attr.length), attr))
             };
@@ -127,8 +128,8 @@ impl Content {
         }
     }
 
-    /// After a fault the change may have been made all the same.
-    async fn look_again(&self, file: &File, error: &Error) {
+    /// After a fault the change may have been made all the same. The caller has the file's turn.
+    pub(super) async fn look_again(&self, file: &File, error: &Error) {
         if error.is_fault()
             && let Ok(attr) = self.meta.getattr(file.ino).await
         {

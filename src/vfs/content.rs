@@ -44,13 +44,9 @@ pub struct Content {
 }
 
 impl Content {
-    /// Must be called within the runtime that is to do the work.
-    pub fn new(
-        meta: Arc<Meta>,
-        store: Arc<Store>,
-        budget: &Arc<Budget>,
-        options: ContentOptions,
-    ) -> Arc<Self> {
+    /// Shares the memory of the store. Must be called within the runtime that is to do the work.
+    pub fn new(meta: Arc<Meta>, store: Arc<Store>, options: ContentOptions) -> Arc<Self> {
+        let budget = Arc::clone(store.budget());
         let block = u64::from(store.layout().block_size);
         let capacity = budget.capacity();
         let max_readahead = options.max_readahead.unwrap_or(AHEAD * block);

@@ -3,6 +3,8 @@
 //! It grows at its end and may be changed in its last, incomplete block; the full blocks before are
 //! on their way to the store already. Once frozen it never changes again.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
@@ -83,6 +85,12 @@ impl Draft {
     /// incomplete block to its end. So nothing has to be read, and there are no gaps.
     pub fn takes(&self, pos: u32) -> bool {
         self.is_open() && self.pos + self.full() <= pos && pos <= self.end()
+    }
+
+    /// Where it lies in the file, in the chunk of that number.
+    pub fn range(&self, index: u32) -> Range<u64> {
+        let start = u64::from(index) * CHUNK_SIZE + u64::from(self.pos);
+        start..start + u64::from(self.len)
     }
 
     pub fn overlaps(&self, start: u32, end: u32) -> bool {

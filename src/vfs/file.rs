@@ -45,6 +45,8 @@ struct State {
     /// Not earlier than this is the next commit's mtime.
     shown: Timestamp,
     error: Option<Error>,
+    /// What was written and given up: reads of it are told so, instead of what was there before.
+    lost: Vec<Range<u64>>,
     /// Tells those who carry drafts that the file has failed.
     failed: CancellationToken,
 }
@@ -79,6 +81,7 @@ impl File {
             mark: 0,
             shown: Timestamp::default(),
             error: None,
+            lost: Vec::new(),
             failed: CancellationToken::new(),
         };
         let (turn, progress) = (tokio::sync::Mutex::default(), Notify::new());
@@ -137,8 +140,10 @@ impl File {
         }
     }
 
+    /// Whether a read of the range has to wait, or to fail.
     pub fn is_dirty(&self, range: &Range<u64>) -> bool {
-        self.lock().pending.is_dirty(range.clone())
+        let state = self.lock();
+        state.pending.is_dirty(range.clone()) || state.check_lost(range).is_err()
     }
 
     pub fn tier(&self) -> u8 {
@@ -236,9 +241,11 @@ impl File {
     }
 
     /// Waits until what was written to `range` before is committed, and no more than that takes.
+    /// Fails if some of it was given up.
     pub async fn flush_range(self: &Arc<Self>, range: Range<u64>) -> Result<()> {
         let wanted = {
             let mut state = self.lock();
+            state.check_lost(&range)?;
             let wanted = state.pending.under(range);
             self.freeze_each(&mut state, &wanted);
             wanted
@@ -246,7 +253,8 @@ impl File {
         if wanted.is_empty() {
             return Ok(());
         }
-        self.wait(|state| wanted.iter().all(|number| !state.pending.has(*number))).await
+        let is_wanted = |draft: &Draft| wanted.contains(&draft.number);
+        self.wait(|state| !state.pending.iter().any(is_wanted)).await
     }
 
     /// Waits until something was committed, if there are too many drafts.
@@ -295,10 +303,16 @@ impl File {
     /// itself was given up before.
     pub fn fail(&self, number: u64, error: &Error) -> Option<Vec<Draft>> {
         let mut state = self.lock();
+        let (index, _) = state.pending.find(number)?;
+        let grown = state.stored..state.pending.end();
         let failed = state.pending.remove(number)?;
         state.error.get_or_insert_with(|| error.clone());
         let mut given_up = state.pending.give_up();
-        given_up.push(failed);
+        given_up.push((index, failed));
+        // Also what reads as zeros only because something was written behind it.
+        state.lost.push(grown);
+        state.lost.extend(given_up.iter().map(|(index, draft)| draft.range(*index)));
+        let given_up: Vec<Draft> = given_up.into_iter().map(|(_, draft)| draft).collect();
         state.mark += 1;
         state.failed.cancel();
         drop(state);
@@ -363,7 +377,11 @@ impl File {
         self.freeze_each(state, &numbers);
     }
 
-    fn freeze_each(self: &Arc<Self>, state: &mut State, numbers: &[u64]) {
+    fn freeze_each<'a>(
+        self: &Arc<Self>,
+        state: &mut State,
+        numbers: impl IntoIterator<Item = &'a u64>,
+    ) {
         for &number in numbers {
             let Some((_, draft)) = state.pending.find(number).filter(|(_, draft)| draft.is_open())
             else {
@@ -404,8 +422,17 @@ impl State {
         self.stored.max(self.pending.end())
     }
 
+    fn check_lost(&self, range: &Range<u64>) -> Result<()> {
+        let is_lost = |lost: &Range<u64>| lost.start < range.end && range.start < lost.end;
+        match &self.error {
+            Some(error) if self.lost.iter().any(is_lost) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
     fn recover(&mut self) {
         if self.error.take().is_some() {
+            self.lost.clear();
             self.failed = CancellationToken::new();
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Only the order of things; who uploads and commits is elsewhere.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use super::draft::{Draft, Stage};
@@ -50,11 +50,20 @@ impl Pending {
         draft
     }
 
-    /// Removes all but the one that is being committed.
-    pub fn give_up(&mut self) -> Vec<Draft> {
-        let given_up = |draft: &&Draft| !matches!(draft.stage, Stage::Committing);
-        let numbers: Vec<u64> = self.iter().filter(given_up).map(|draft| draft.number).collect();
-        numbers.into_iter().filter_map(|number| self.remove(number)).collect()
+    /// Removes all but the one that is being committed, with the chunks that they are in.
+    pub fn give_up(&mut self) -> Vec<(u32, Draft)> {
+        let mut given_up = Vec::new();
+        for (index, drafts) in std::mem::take(&mut self.chunks) {
+            for draft in drafts {
+                if matches!(draft.stage, Stage::Committing) {
+                    self.chunks.entry(index).or_default().push_back(draft);
+                } else {
+                    given_up.push((index, draft));
+                }
+            }
+        }
+        self.count -= given_up.len();
+        given_up
     }
 
     pub fn find(&mut self, number: u64) -> Option<(u32, &mut Draft)> {
@@ -108,8 +117,8 @@ impl Pending {
 
     /// The drafts that must be committed before `range` of the file can be read: those over it, and
     /// all that these wait for.
-    pub fn under(&self, range: Range<u64>) -> Vec<u64> {
-        let mut wanted = Vec::new();
+    pub fn under(&self, range: Range<u64>) -> BTreeSet<u64> {
+        let mut wanted = BTreeSet::new();
         for piece in zeros::pieces(range) {
             let end = piece.pos + piece.len;
             let over = |draft: &&Draft| draft.overlaps(piece.pos, end);
@@ -122,10 +131,10 @@ impl Pending {
     }
 
     /// Adds a draft, those before it in its chunk, and what they wait for in others.
-    fn add_through(&self, index: u32, number: u64, wanted: &mut Vec<u64>) {
+    fn add_through(&self, index: u32, number: u64, wanted: &mut BTreeSet<u64>) {
         let drafts = self.chunks.get(&index).into_iter().flatten();
         for draft in drafts.take_while(|draft| draft.number <= number) {
-            wanted.push(draft.number);
+            wanted.insert(draft.number);
             let home = draft.after.and_then(|after| {
                 let holds = |drafts: &VecDeque<Draft>| drafts.iter().any(|d| d.number == after);
                 self.chunks.iter().find(|(_, d)| holds(d)).map(|(index, _)| (*index, after))
@@ -227,8 +236,8 @@ mod tests {
         add(&mut pending, 4, 1, 5000, 100);
         pending.find(3).unwrap().1.after = Some(2);
         assert!(pending.under(200..300).is_empty());
-        assert_eq!(pending.under(50..60), [1]);
-        assert_eq!(pending.under(CHUNK_SIZE..CHUNK_SIZE + 1), [3, 1, 2]);
+        assert_eq!(pending.under(50..60), BTreeSet::from([1]));
+        assert_eq!(pending.under(CHUNK_SIZE..CHUNK_SIZE + 1), BTreeSet::from([1, 2, 3]));
         assert!(pending.is_dirty(99..CHUNK_SIZE) && !pending.is_dirty(100..5000));
     }
 

@@ -45,20 +45,22 @@ impl Reader {
     /// What this client has written to the range and not stored yet is committed first. Only that:
     /// dirty data elsewhere has no part in these bytes, and what it adds to the length is known.
     pub async fn read(&self, off: u64, len: u32) -> Result<Vec<Bytes>> {
-        let range = self.clip(off, len);
-        self.file.flush_range(range).await?;
-        // The file may be shorter if that took a while.
+        // Not only up to the end that is known: past it there may be something that was given up.
+        self.file.flush_range(off..off.saturating_add(u64::from(len))).await?;
         let range = self.clip(off, len);
         if range.is_empty() {
             return Ok(Vec::new());
         }
-        self.fetch_ahead(&range);
-        let pieces: Vec<Piece> = pieces(range).collect();
+        let pieces: Vec<Piece> = pieces(range.clone()).collect();
         let (content, ino) = (&self.file.content, self.file.ino);
         let (mut last, mut looks) = (Vec::new(), 0);
         loop {
             let views = pieces.iter().map(|piece| content.meta.read(ino, piece.index));
             let views = try_join_all(views).await?;
+            if looks == 0 {
+                // Now that the views are known, and beside what is fetched for good.
+                self.fetch_ahead(&range);
+            }
             let parts: Vec<Part> = pieces
                 .iter()
                 .zip(&views)
@@ -88,10 +90,11 @@ impl Reader {
 
     /// The same, if nothing has to be waited for.
     pub fn read_now(&self, off: u64, len: u32) -> Option<Vec<Bytes>> {
+        let asked = off..off.saturating_add(u64::from(len));
         let range = self.clip(off, len);
         let content = &self.file.content;
         // Who keeps times of access must go the other way.
-        if content.meta.facts().options.atime != AtimeMode::Never || self.file.is_dirty(&range) {
+        if content.meta.facts().options.atime != AtimeMode::Never || self.file.is_dirty(&asked) {
             return None;
         }
         let mut all = Vec::new();

@@ -27,7 +27,7 @@ async fn a_failed_upload_is_told_until_every_handle_is_closed() {
         (file, second)
     };
     let ino = file.ino();
-    here.write(ino, 0, b"kept").await;
+    here.write(ino, 0, b"kept and").await;
     here.flush(ino).await;
     bucket.fail(true);
     here.write(ino, 0, b"lost").await;
@@ -39,10 +39,12 @@ async fn a_failed_upload_is_told_until_every_handle_is_closed() {
         assert_eq!(here.content.flush(ino).await.unwrap_err().errno(), Errno::EIO);
         assert_eq!(here.content.write(ino, 0, b"x").await.unwrap_err().errno(), Errno::EIO);
     }
-    assert_eq!(read(&second, 0, 10).await, b"kept", "what was stored can be read");
+    let lost = within("read", second.read(2, 10)).await.unwrap_err();
+    assert_eq!(lost.errno(), Errno::EIO, "not what was there before the write");
+    assert_eq!(read(&second, 4, 4).await, b" and", "what was stored can be read");
     drop(second);
     let file = here.open(ino).await;
-    here.write(ino, 4, b" and new").await;
+    here.write(ino, 8, b" new").await;
     here.flush(ino).await;
     assert_eq!(read(&file, 0, 20).await, b"kept and new");
 }

@@ -26,7 +26,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Client {
     pub meta: Arc<Meta>,
-    pub store: Arc<Store>,
     pub content: Arc<Content>,
 }
 
@@ -43,11 +42,11 @@ impl Client {
     ) -> Self {
         let layout = Layout { block_size, hash_prefix: false };
         let options = Options::default();
-        let store = Store::open(bucket, layout, Compression::None, budget.clone(), &options);
+        let store = Store::open(bucket, layout, Compression::None, budget, &options);
         meta.serve_slices(Arc::new(Slices(store.clone())));
         let options = ContentOptions::default();
-        let content = Content::new(meta.clone(), store.clone(), &budget, options);
-        Self { meta, store, content }
+        let content = Content::new(meta.clone(), store, options);
+        Self { meta, content }
     }
 
     /// A new file in the root, and a handle of it.

@@ -93,18 +93,18 @@ impl List {
         self.lock().all.contains_key(&block)
     }
 
-    /// Answers since when it was staged, if it was.
-    pub fn remove(&self, block: BlockKey) -> Option<Instant> {
+    /// Answers whether it was there.
+    pub fn remove(&self, block: BlockKey) -> bool {
         let mut blocks = self.lock();
-        let entry = blocks.all.remove(&block)?;
+        let Some(entry) = blocks.all.remove(&block) else { return false };
         if let Some(due) = entry.due {
             blocks.queue.remove(&(due, block));
         }
-        Some(entry.since)
+        true
     }
 
-    pub fn len(&self) -> usize {
-        self.lock().all.len()
+    pub fn is_empty(&self) -> bool {
+        self.lock().all.is_empty()
     }
 
     /// Makes everything due now but what has failed, which keeps its pause.

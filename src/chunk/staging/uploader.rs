@@ -1,5 +1,6 @@
 //! The uploader of staged blocks: one task that hands out turns as blocks become due.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ impl Staging {
         for (block, _) in self.cache.staged().await {
             self.list.add_leftover(block);
         }
+        self.is_listed.store(true, Ordering::Release);
+        self.changed.notify_waiters();
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
