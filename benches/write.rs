@@ -1,0 +1,233 @@
+//! Writing: into each store, packed and encrypted, each beside its plain limit.
+//!
+//! `cargo bench --bench write`, or with part of a name. A run writes a file, flushes it, and counts
+//! until all of it is in the store.
+
+#[allow(dead_code, reason = "each bench uses its own part of this")]
+mod beside;
+#[allow(
+    dead_code,
+    clippy::panic,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "shared with tests, which assert by panicking"
+)]
+#[path = "../tests/support/s3.rs"]
+mod s3;
+
+use std::fs::File;
+use std::future::ready;
+use std::hint::black_box;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use jfs::chunk::{Cache, CacheOptions, Compression, Options, Writeback};
+use jfs::object::mem::MemStore;
+use jfs::object::{ObjectStore, Spec};
+use rand::seq::SliceRandom;
+use ring::aead::{Aad, Nonce};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use beside::bucket::CIPHERS;
+use beside::place::{BLOCK, Choice, LAYOUT, MIB, Place, content};
+use beside::{Beside, bare, bucket};
+
+/// Bytes of the file, and of one run over it.
+const FILE: usize = 64 * MIB;
+/// Uploads at once, as by default.
+const AT_ONCE: usize = 20;
+
+#[derive(Clone, Copy)]
+struct Pattern {
+    name: &'static str,
+    random: bool,
+    request: usize,
+}
+
+const PATTERNS: [Pattern; 4] = [
+    Pattern { name: "sequential 128 KiB", random: false, request: 128 << 10 },
+    Pattern { name: "sequential 1 MiB", random: false, request: MIB },
+    Pattern { name: "random 128 KiB", random: true, request: 128 << 10 },
+    Pattern { name: "random 1 MiB", random: true, request: MIB },
+];
+
+type Pass = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+fn main() -> Result<()> {
+    let mut beside = Beside::new()?;
+    let bytes: Arc<[u8]> = content(FILE).into();
+    let folder = TempDir::new()?;
+    let server = s3::S3Server::start();
+    for pattern in PATTERNS {
+        let objects = Arc::new(MemStore::default());
+        let name = format!("store mem, {}", pattern.name);
+        run(
+            &mut beside,
+            &name,
+            Choice::cold(objects),
+            (pattern, &bytes),
+            ("memcpy", copying(&bytes)),
+        )?;
+
+        let dir = folder.path().join(Uuid::new_v4().to_string());
+        let spec = Spec::new("file", &format!("{}/", dir.display()));
+        let name = format!("store file, {}", pattern.name);
+        let plain = ("files, synced", filing(&bytes, folder.path()));
+        run(&mut beside, &name, Choice::cold(jfs::object::open(&spec)?), (pattern, &bytes), plain)?;
+
+        let bucket = format!("write-{}", Uuid::new_v4());
+        let spec = server.spec(&bucket);
+        let client = bare::client(&spec, s3::ACCESS_KEY, s3::SECRET_KEY);
+        let bodies = blocks(&bytes);
+        let plain =
+            move || bare::write(client.clone(), bucket.clone(), Arc::clone(&bodies), AT_ONCE);
+        let name = format!("store s3, {}", pattern.name);
+        let choice = Choice::cold(jfs::object::open(&spec)?);
+        run(&mut beside, &name, choice, (pattern, &bytes), ("bare client", plain))?;
+    }
+    writeback(&mut beside, &bytes, folder.path())?;
+    packed(&mut beside, &bytes)?;
+    encrypted(&mut beside, &bytes)?;
+    println!("\\n{beside}");
+    Ok(())
+}
+
+/// Blocks count as stored once they are staged.
+fn writeback(beside: &mut Beside, bytes: &Arc<[u8]>, folder: &Path) -> Result<()> {
+    let dir = folder.join("staging");
+    let cache = beside.runtime().block_on(async {
+        let options = CacheOptions::parse(dir.to_str().context("a path")?)?;
+        let options = CacheOptions { free_ratio: 0.01, ..options };
+        let uuid = Uuid::new_v4().to_string();
+        anyhow::Ok(Cache::open(options).await?.volume(&uuid, LAYOUT, None)?)
+    })?;
+    let options = Options { writeback: Some(Writeback::default()), ..Options::default() };
+    let choice =
+        Choice { cache: Some(cache), options, ..Choice::cold(Arc::new(MemStore::default())) };
+    let name = format!("writeback, {}", PATTERNS[1].name);
+    run(beside, &name, choice, (PATTERNS[1], bytes), ("files, synced", filing(bytes, folder)))
+}
+
+fn packed(beside: &mut Beside, bytes: &Arc<[u8]>) -> Result<()> {
+    for (name, compression) in [("lz4", Compression::Lz4), ("zstd", Compression::Zstd)] {
+        let choice = Choice { compression, ..Choice::cold(Arc::new(MemStore::default())) };
+        let bodies = blocks(bytes);
+        let plain = move || {
+            for body in bodies.iter() {
+                let _ = black_box(compression.pack(body.clone()));
+            }
+            ready(())
+        };
+        let name = format!("store mem, {name}, {}", PATTERNS[1].name);
+        run(beside, &name, choice, (PATTERNS[1], bytes), ("packing alone", plain))?;
+    }
+    Ok(())
+}
+
+fn encrypted(beside: &mut Beside, bytes: &Arc<[u8]>) -> Result<()> {
+    for (name, cipher) in CIPHERS {
+        let objects = bucket::encrypted(Arc::new(MemStore::default()), name)?;
+        let (key, bodies) = (Arc::new(bucket::key(cipher)?), blocks(bytes));
+        let plain = move || {
+            for body in bodies.iter() {
+                let mut body = body.to_vec();
+                let nonce = Nonce::assume_unique_for_key([0; 12]);
+                let _ = black_box(key.seal_in_place_append_tag(nonce, Aad::empty(), &mut body));
+            }
+            ready(())
+        };
+        let name = format!("store mem, {name}, {}", PATTERNS[1].name);
+        let plain = ("the cipher alone", plain);
+        run(beside, &name, Choice::cold(objects), (PATTERNS[1], bytes), plain)?;
+    }
+    Ok(())
+}
+
+/// Writes a file over and over, and clears the store in between.
+fn run<P, B>(
+    beside: &mut Beside,
+    name: &str,
+    choice: Choice,
+    (pattern, bytes): (Pattern, &Arc<[u8]>),
+    plain: (&'static str, P),
+) -> Result<()>
+where
+    P: Fn() -> B + Clone + Send + 'static,
+    B: Future<Output = ()> + Send,
+{
+    let objects = Arc::clone(&choice.objects);
+    let place = beside.runtime().block_on(Place::new(choice))?;
+    let bytes = Arc::clone(bytes);
+    let ours = move || -> Pass {
+        let (place, bytes) = (Arc::clone(&place), Arc::clone(&bytes));
+        Box::pin(async move {
+            let mut offsets: Vec<usize> = (0..FILE).step_by(pattern.request).collect();
+            if pattern.random {
+                offsets.shuffle(&mut rand::rng());
+            }
+            for offset in offsets {
+                let part = &bytes[offset..offset + pattern.request];
+                let written = place.content.write(place.ino, offset as u64, part).await;
+                assert!(written.is_ok(), "{written:?}");
+            }
+            let flushed = place.content.flush(place.ino).await;
+            assert!(flushed.is_ok(), "{flushed:?}");
+        })
+    };
+    let tidy = move || -> Pass {
+        let objects = Arc::clone(&objects);
+        Box::pin(clear(objects))
+    };
+    beside.pair(name, FILE as u64, ours, plain, tidy);
+    Ok(())
+}
+
+async fn clear(objects: Arc<dyn ObjectStore>) {
+    while let Ok(found) = objects.list("chunks/", "", 1000).await
+        && !found.is_empty()
+    {
+        for object in found {
+            let _ = objects.delete(&object.key).await;
+        }
+    }
+}
+
+fn blocks(bytes: &[u8]) -> Arc<[Bytes]> {
+    bytes.chunks(BLOCK).map(Bytes::copy_from_slice).collect()
+}
+
+fn copying(
+    bytes: &Arc<[u8]>,
+) -> impl Fn() -> std::future::Ready<()> + Clone + Send + 'static + use<> {
+    let bytes = Arc::clone(bytes);
+    move || {
+        for block in bytes.chunks(BLOCK) {
+            black_box(block.to_vec());
+        }
+        ready(())
+    }
+}
+
+/// Each block a file of its own, on the disk before it counts.
+fn filing(
+    bytes: &Arc<[u8]>,
+    folder: &Path,
+) -> impl Fn() -> std::future::Ready<()> + Clone + Send + 'static + use<> {
+    let (bytes, dir) = (Arc::clone(bytes), folder.join(Uuid::new_v4().to_string()));
+    move || {
+        let written = std::fs::create_dir_all(&dir).and_then(|()| {
+            for (index, block) in bytes.chunks(BLOCK).enumerate() {
+                let mut file = File::create(dir.join(index.to_string()))?;
+                file.write_all(block)?;
+                file.sync_data()?;
+            }
+            Ok(())
+        });
+        assert!(written.is_ok(), "{written:?}");
+        ready(())
+    }
+}
