@@ -1,0 +1,141 @@
+//! Both clients on one volume at the same time.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use nix::fcntl::{FallocateFlags, fallocate};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use super::edits::{Case, Edit, cases};
+use super::ours::Ours;
+use super::shape::{Shape, shapes};
+use super::support::juicefs::{Volume, command};
+use super::support::redis::RedisServer;
+use super::s3::{ACCESS_KEY, S3Server, SECRET_KEY};
+use super::support::timeout::within;
+
+/// For the volumes of one test, on a busy machine.
+const LIMIT: Duration = Duration::from_mins(8);
+/// For one command.
+const COMMAND: Duration = Duration::from_mins(1);
+
+macro_rules! on_shapes {
+    ($($name:ident: $compression:literal, $cipher:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            within(LIMIT, || {
+                for (turn, shape) in shapes($compression, $cipher).into_iter().enumerate() {
+                    each_reads_what_the_other_wrote(shape, turn);
+                }
+            });
+        })*
+    };
+}
+
+on_shapes! {
+    plain_blocks: "none", None;
+    plain_blocks_with_aes: "none", Some("aes256gcm-rsa");
+    plain_blocks_with_chacha: "none", Some("chacha20-rsa");
+    lz4_blocks: "lz4", None;
+    lz4_blocks_with_aes: "lz4", Some("aes256gcm-rsa");
+    lz4_blocks_with_chacha: "lz4", Some("chacha20-rsa");
+    zstd_blocks: "zstd", None;
+    zstd_blocks_with_aes: "zstd", Some("aes256gcm-rsa");
+    zstd_blocks_with_chacha: "zstd", Some("chacha20-rsa");
+}
+
+/// Formatted by either, mounted by the Go client while ours has it open.
+fn each_reads_what_the_other_wrote(shape: Shape, turn: usize) {
+    let folder = TempDir::new().unwrap();
+    let url = match turn % 2 {
+        0 => RedisServer::shared().fresh_url(),
+        _ => format!("sqlite3://{}/meta.db", folder.path().display()),
+    };
+    format(&url, shape, folder.path(), turn);
+    let go = Volume::existing(&url);
+    let runtime = Runtime::new().unwrap();
+    let ours = runtime.block_on(Ours::open(&url));
+    let mount = go.mount(&[]);
+    let files = cases(shape.block);
+    for case in &files {
+        make(&mount.path().join(format!("theirs-{case:?}")), case);
+        runtime.block_on(ours.make(&format!("ours-{case:?}"), case));
+    }
+    for case in &files {
+        let expected = case.expected();
+        let theirs = runtime.block_on(ours.read(&format!("theirs-{case:?}")));
+        assert!(theirs == expected, "{shape:?}: we misread its {case:?}");
+        let path = mount.path().join(format!("ours-{case:?}"));
+        assert!(fs::read(path).unwrap() == expected, "{shape:?}: it misreads our {case:?}");
+        let own = runtime.block_on(ours.read(&format!("ours-{case:?}")));
+        assert!(own == expected, "{shape:?}: we misread our own {case:?}");
+    }
+    for case in files.iter().skip(1).step_by(2) {
+        runtime.block_on(ours.remove(&format!("theirs-{case:?}")));
+        fs::remove_file(mount.path().join(format!("ours-{case:?}"))).unwrap();
+    }
+    mount.unmount();
+    runtime.block_on(ours.close());
+    go.fsck();
+    let gc = go.gc(&[]);
+    assert!(!gc.stderr.contains("leaked objects: "), "{shape:?}: {}", gc.stderr);
+}
+
+/// The Go client formats every other volume.
+fn format(url: &str, shape: Shape, folder: &Path, turn: usize) {
+    let program = if turn < 2 { command(&[]) } else { jfs_mount() };
+    let mut program = program;
+    program.args(["format", url, "volume"]);
+    // Names that begin with a hash are made for stores like S3.
+    if shape.hash_prefix {
+        static SERVER: OnceLock<S3Server> = OnceLock::new();
+        let server = SERVER.get_or_init(S3Server::start);
+        let name = format!("b{}", uuid::Uuid::new_v4().simple());
+        let bucket = if shape.shards > 1 {
+            (0..shape.shards).for_each(|shard| drop(server.bucket(&format!("{name}-{shard}"))));
+            server.address(&format!("{name}-%d"))
+        } else {
+            server.bucket(&name)
+        };
+        program.args(["--storage", "s3", "--bucket", &bucket, "--access-key", ACCESS_KEY]);
+        program.env("SECRET_KEY", SECRET_KEY);
+    } else {
+        let shard = if shape.shards > 1 { "-%d" } else { "" };
+        let bucket = format!("{}/bucket{shard}", folder.display());
+        program.args(["--storage", "file", "--bucket", &bucket]);
+    }
+    program.args(shape.options(&key()));
+    super::support::command::run(program, COMMAND).ok();
+}
+
+fn jfs_mount() -> std::process::Command {
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_jfs-mount"));
+    program.env("AWS_EC2_METADATA_DISABLED", "true");
+    program
+}
+
+fn key() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/object/encrypt/golden/pkcs1.pem")
+}
+
+/// Makes a file by its edits, through a mount.
+fn make(path: &Path, case: &Case) {
+    let file = File::create(path).unwrap();
+    for (index, edit) in case.edits.iter().enumerate() {
+        match *edit {
+            Edit::Write { at, .. } => file.write_all_at(&case.bytes(index), at).unwrap(),
+            Edit::Resize(length) => file.set_len(length).unwrap(),
+            Edit::Punch { at, len } => {
+                let mode =
+                    FallocateFlags::FALLOC_FL_KEEP_SIZE | FallocateFlags::FALLOC_FL_PUNCH_HOLE;
+                fallocate(&file, mode, at.cast_signed(), len.cast_signed()).unwrap();
+            }
+            Edit::Sync => file.sync_all().unwrap(),
+        }
+    }
+    file.sync_all().unwrap();
+}

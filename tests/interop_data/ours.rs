@@ -1,0 +1,92 @@
+//! Files through our reader and writer.
+
+use std::sync::Arc;
+
+use jfs::meta::op::zeros::MAX_LENGTH;
+use jfs::meta::{Caller, Ino, Meta, Name, Options, Registration};
+use jfs::vfs::{Content, ContentOptions};
+use jfs::volume::{Volume, VolumeOptions};
+use nix::fcntl::{FallocateFlags, OFlag};
+
+use super::edits::{Case, Edit};
+
+const PUNCH: FallocateFlags =
+    FallocateFlags::FALLOC_FL_KEEP_SIZE.union(FallocateFlags::FALLOC_FL_PUNCH_HOLE);
+
+/// Bytes asked for at once: what the kernel would.
+const REQUEST: u32 = 1 << 20;
+
+/// A session of ours on a volume.
+pub struct Ours {
+    meta: Arc<Meta>,
+    volume: Arc<Volume>,
+    content: Arc<Content>,
+}
+
+impl Ours {
+    pub async fn open(url: &str) -> Self {
+        let options = Options { no_background_jobs: true, ..Options::default() };
+        let meta = Meta::connect(url, options).await.unwrap();
+        meta.start(Registration::New).await.unwrap();
+        let volume = Volume::open(Arc::clone(&meta), VolumeOptions::default()).await.unwrap();
+        let store = Arc::clone(volume.store());
+        let content = Content::new(Arc::clone(&meta), store, ContentOptions::default());
+        Self { meta, volume, content }
+    }
+
+    /// Makes a file by its edits.
+    pub async fn make(&self, name: &str, case: &Case) {
+        let root = Caller::root();
+        let name = Name::new(name).unwrap();
+        let made = self.meta.create(&root, Ino::ROOT, &name, (0o644, 0), true).await;
+        let (ino, attr) = made.unwrap();
+        let reader = self.content.reader(ino, &attr);
+        for (index, edit) in case.edits.iter().enumerate() {
+            match *edit {
+                Edit::Write { at, .. } => {
+                    self.content.write(ino, at, &case.bytes(index)).await.unwrap();
+                }
+                Edit::Resize(length) => {
+                    drop(self.content.truncate(&root, ino, length, true).await.unwrap());
+                }
+                Edit::Punch { at, len } => {
+                    drop(self.content.fallocate(&root, ino, PUNCH, at, len).await.unwrap());
+                }
+                Edit::Sync => self.content.flush(ino).await.unwrap(),
+            }
+        }
+        self.content.flush(ino).await.unwrap();
+        drop(reader);
+        self.meta.close_file(ino).await.unwrap();
+    }
+
+    /// All of a file.
+    pub async fn read(&self, name: &str) -> Vec<u8> {
+        let root = Caller::root();
+        let name = Name::new(name).unwrap();
+        let (ino, _) = self.meta.lookup(&root, Ino::ROOT, &name).await.unwrap();
+        let (_, reader) = self.content.open(&root, ino, OFlag::O_RDONLY).await.unwrap();
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < MAX_LENGTH {
+            let pieces = reader.read(bytes.len() as u64, REQUEST).await.unwrap();
+            if pieces.is_empty() {
+                break;
+            }
+            pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        }
+        drop(reader);
+        self.meta.close_file(ino).await.unwrap();
+        bytes
+    }
+
+    /// Removes a file for good, its data included.
+    pub async fn remove(&self, name: &str) {
+        self.meta.unlink(&Caller::root(), Ino::ROOT, &Name::new(name).unwrap()).await.unwrap();
+    }
+
+    pub async fn close(self) {
+        self.content.close().await.unwrap();
+        self.meta.idle().await;
+        self.volume.close(true).await.unwrap();
+    }
+}
