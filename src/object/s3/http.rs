@@ -91,7 +91,7 @@ where
         };
         let answer = self.0.request(request);
         HttpConnectorFuture::new(async move {
-            let answer = answer.await.map_err(failure)?.map(SdkBody::from_body_1_x);
+            let answer = answer.await.map_err(|error| failure(&error))?.map(SdkBody::from_body_1_x);
             HttpResponse::try_from(answer)
                 .map_err(|error| ConnectorError::other(error.into(), None))
         })
@@ -99,8 +99,8 @@ where
 }
 
 /// Says what went wrong at the bottom: the layers above it only say that something did.
-fn failure(error: ClientError) -> ConnectorError {
-    let mut cause: &dyn StdError = &error;
+fn failure(error: &ClientError) -> ConnectorError {
+    let mut cause: &dyn StdError = error;
     while let Some(below) = cause.source() {
         cause = below;
     }
