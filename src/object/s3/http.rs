@@ -37,7 +37,8 @@ pub fn client(url: &url::Url, tls: ClientConfig) -> Result<SharedHttpClient> {
         .as_str()
         .parse()
         .map_err(|error| Error::BadInput(format!("address of the bucket: {error}")))?;
-    let connector = match Matcher::from_env().intercept(&uri) {
+    let proxy = Matcher::from_env().intercept(&uri).filter(|_| !is_loopback(url));
+    let connector = match proxy {
         Some(proxy) => {
             let tunnel = Tunnel::new(proxy.uri().clone(), tcp);
             match proxy.basic_auth() {
@@ -48,6 +49,16 @@ pub fn client(url: &url::Url, tls: ClientConfig) -> Result<SharedHttpClient> {
         None => shared(secured(tcp, tls)),
     };
     Ok(http_client_fn(move |_, _| connector.clone()))
+}
+
+/// What is on this machine is never asked through a proxy, as in the Go client.
+fn is_loopback(url: &url::Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
 }
 
 fn secured<C>(inner: C, tls: ClientConfig) -> HttpsConnector<C> {
