@@ -21,7 +21,7 @@ fn keys(found: &[Object]) -> Vec<&str> {
     found.iter().map(|object| object.key.as_str()).collect()
 }
 
-fn is_missing<T>(outcome: Result<T>) -> bool {
+fn is_missing<T>(outcome: &Result<T>) -> bool {
     matches!(outcome, Err(Error::NotFound))
 }
 
@@ -59,17 +59,17 @@ on_every_store! {
     }
 
     async fn what_is_not_there_is_not_found(store) {
-        assert!(is_missing(store.get("none", None).await));
-        assert!(is_missing(store.get("none", Some(0..5)).await));
-        assert!(is_missing(store.get("none", Some(3..3)).await));
-        assert!(is_missing(store.head("none").await));
+        assert!(is_missing(&store.get("none", None).await));
+        assert!(is_missing(&store.get("none", Some(0..5)).await));
+        assert!(is_missing(&store.get("none", Some(3..3)).await));
+        assert!(is_missing(&store.head("none").await));
         assert_eq!(store.list("", "", 10).await.unwrap(), []);
     }
 
     async fn a_deleted_object_is_gone_and_deleting_it_again_is_fine(store) {
         store.put("dir/a", Bytes::from_static(b"x"), 0).await.unwrap();
         store.delete("dir/a").await.unwrap();
-        assert!(is_missing(store.get("dir/a", None).await));
+        assert!(is_missing(&store.get("dir/a", None).await));
         store.delete("dir/a").await.unwrap();
         store.delete("other/b").await.unwrap();
         assert_eq!(store.list("", "", 10).await.unwrap(), []);

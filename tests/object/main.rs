@@ -18,6 +18,7 @@ macro_rules! on_every_store {
         on_store!(mem: $($body)*);
         on_store!(file: $($body)*);
         on_store!(s3: $($body)*);
+        on_store!(minio: $($body)*);
         on_store!(prefixed_files: $($body)*);
         on_store!(sharded_files: $($body)*);
         on_store!(encrypted: $($body)*);
@@ -39,6 +40,8 @@ macro_rules! on_store {
 mod conformance;
 mod failures;
 mod files;
+mod format;
 mod go;
+mod minio;
 mod tls;
 mod wire;

@@ -11,6 +11,7 @@ use jfs::object::retry::Retry;
 use jfs::object::{Encryption, ObjectStore, Spec, open};
 use jfs::secret::Secret;
 
+use crate::minio::MinioServer;
 use crate::s3::S3Server;
 
 pub const KEY: &str = include_str!("../../src/object/encrypt/golden/pkcs8.pem");
@@ -43,6 +44,11 @@ pub fn s3() -> TestStore {
     let server = S3Server::start();
     let spec = server.spec("bucket");
     TestStore::open(&spec, Some(Box::new(server)))
+}
+
+/// A bucket of its own on the server that all tests share.
+pub fn minio() -> TestStore {
+    TestStore::open(&MinioServer::shared().spec(&fresh_name()), None)
 }
 
 pub fn prefixed_files() -> TestStore {
