@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::area::Area;
 use super::disk::{Disk, now};
-use super::file::{self, BlockFile};
+use super::file::{self, BlockFile, damaged};
 use super::health::State;
 use super::index::Entry;
 use super::layout;
@@ -142,6 +142,9 @@ impl Shelf {
             other => other,
         };
         let file = Arc::new(file?);
+        if !file.is_plausible() {
+            return Err(damaged("cut off"));
+        }
         self.disk.files.keep(self.area.id, block, &file);
         Ok(file)
     }
