@@ -143,6 +143,13 @@ pub fn write(path: &Path, parts: &[&[u8]], modes: Modes, durable: bool) -> io::R
     written
 }
 
+/// Whether files can be made in a directory, by making one.
+pub fn try_writing(dir: &Path, modes: Modes) -> io::Result<()> {
+    let draft = draft_of(&dir.join("try"));
+    OpenOptions::new().write(true).create_new(true).mode(modes.file).open(&draft)?;
+    fs::remove_file(&draft)
+}
+
 /// Gives a file a second name, which may be taken: it is then replaced.
 pub fn link(from: &Path, to: &Path, modes: Modes) -> io::Result<()> {
     match with_parent(to, modes, false, || fs::hard_link(from, to)) {

@@ -154,6 +154,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
         #[test]
         fn every_length_that_is_written_is_recognised((size, _) in block_and_range(), tier in 0..4_u8) {
             for level in LEVELS {
