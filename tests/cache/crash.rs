@@ -37,7 +37,7 @@ async fn writes_until_it_is_killed() {
     for slice in 0..2000 {
         let block = block(slice, SIZE);
         if slice % 3 == 0 {
-            volume.stage(block, &body(block), (slice % 2) as u8).await.unwrap();
+            volume.stage(block, &body(block), u8::try_from(slice % 2).unwrap()).await.unwrap();
         } else {
             volume.put(block, body(block));
         }

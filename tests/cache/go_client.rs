@@ -118,7 +118,7 @@ fn the_go_client_hits_what_we_cached() {
         let mount = filled.volume.mount(&["--cache-dir", &filled.dirs()]);
         read_all(mount.path());
         assert!(stat(mount.path(), "juicefs_blockcache_hits") >= 8.0);
-        assert!(stat(mount.path(), "juicefs_blockcache_miss") == 0.0);
+        assert!(stat(mount.path(), "juicefs_blockcache_miss") < 0.5);
         mount.unmount();
     });
 }

@@ -18,7 +18,7 @@ use super::ledger::{AreaId, Goal, Ledger};
 use super::opened::OpenFiles;
 use super::options::{CacheOptions, Checksum, Eviction};
 use super::pending::Pending;
-use super::space::Space;
+use super::space::{Space, part};
 use crate::chunk::BlockKey;
 
 /// Counted for each block besides its bytes, as JuiceFS does.
@@ -97,7 +97,7 @@ impl Disk {
         file::make_dirs(&dir, modes)?;
         file::try_writing(&dir, modes)?;
         let room = space.room(&dir)?;
-        let usable = |total: u64| (total as f64 * f64::from(1.0 - options.free_ratio)) as u64;
+        let usable = |total: u64| part(total, 1.0 - options.free_ratio);
         let dirs = options.dirs.len().max(1) as u64;
         let mut items = if options.items == 0 { u64::MAX } else { (options.items / dirs).max(1) };
         if room.inodes > 0 {
@@ -310,7 +310,10 @@ fn is_failure(error: &io::Error) -> bool {
 /// What to shrink to, so that it is below the limit and `missing` less; in percent of that, so
 /// that it is not to be done again at once.
 fn goal(held: u64, limit: u64, missing: u64, percent: u64) -> u64 {
-    let part = |whole: u64| (u128::from(whole) * u128::from(percent) / 100) as u64;
+    let part = |whole: u64| {
+        let part = u128::from(whole) * u128::from(percent) / 100;
+        u64::try_from(part).unwrap_or(whole)
+    };
     let mut goal = held;
     if held > limit {
         goal = part(limit);

@@ -74,11 +74,11 @@ impl BlockFile {
     /// The tier in the footer of a staged block; 0 if it has none.
     pub fn tier(&self) -> io::Result<u8> {
         let Some(footer) = &self.footer else { return Ok(0) };
-        let length = footer.end - footer.start;
+        let length = usize::try_from(footer.end - footer.start).unwrap_or(usize::MAX);
         if length > footer::MAX_LEN {
             return Err(damaged("footer"));
         }
-        let mut bytes = vec![0; length as usize];
+        let mut bytes = vec![0; length];
         self.file.read_exact_at(&mut bytes, footer.start)?;
         footer::decode(&bytes).ok_or_else(|| damaged("footer"))
     }

@@ -1,6 +1,6 @@
 //! The footer of a staged block: its storage tier, for the client that will upload it.
 //!
-//! `0x4653`, a length, and a MessagePack map of `tier` and `pad`. The padding says whether
+//! `0x4653`, a length, and a `MessagePack` map of `tier` and `pad`. The padding says whether
 //! checksums come before: then the length is a multiple of four, otherwise it is not.
 
 /// Opens a footer.
@@ -13,16 +13,16 @@ pub const HEADER: usize = 4;
 const MAX_TIER: u8 = 3;
 
 /// A length that no footer has, padded as it may be.
-pub const MAX_LEN: u64 = 1 << 10;
+pub const MAX_LEN: usize = 1 << 10;
 
 pub fn encode(tier: u8, after_checksums: bool) -> Vec<u8> {
     // Without padding the map has 14 bytes.
-    let pad: &[u8] = if after_checksums { &[0; 2] } else { &[] };
+    let padding = if after_checksums { 2 } else { 0 };
     let mut map = vec![0x82, 0xa4, b't', b'i', b'e', b'r', 0xcc, tier];
-    map.extend([0xa3, b'p', b'a', b'd', 0xc4, pad.len() as u8]);
-    map.extend(pad);
+    map.extend([0xa3, b'p', b'a', b'd', 0xc4, padding]);
+    map.resize(map.len() + usize::from(padding), 0);
     let mut footer = MAGIC.to_vec();
-    footer.extend([0, map.len() as u8]);
+    footer.extend([0, 14 + padding]);
     footer.append(&mut map);
     footer
 }

@@ -63,7 +63,7 @@ impl Health {
         self.failed += u32::from(failed);
         if self.state == State::Normal && self.failed >= MAX_FAILURES {
             self.since = now;
-            return self.enter(State::Unstable, now);
+            return Some(self.enter(State::Unstable, now));
         }
         change
     }
@@ -79,10 +79,10 @@ impl Health {
             return None;
         }
         if clean {
-            return self.enter(State::Normal, now);
+            return Some(self.enter(State::Normal, now));
         }
         if now.duration_since(self.since) >= GIVE_UP {
-            return self.enter(State::Down, now);
+            return Some(self.enter(State::Down, now));
         }
         None
     }
@@ -90,12 +90,12 @@ impl Health {
     #[cfg(test)]
     pub fn give_up(&mut self) -> Option<State> {
         let now = self.counting_since;
-        self.enter(State::Down, now)
+        Some(self.enter(State::Down, now))
     }
 
-    fn enter(&mut self, state: State, now: Instant) -> Option<State> {
+    fn enter(&mut self, state: State, now: Instant) -> State {
         (self.state, self.counting_since, self.done, self.failed) = (state, now, 0, 0);
-        Some(state)
+        state
     }
 }
 

@@ -100,8 +100,8 @@ fn checkable(level: Checksum, size: u32, window: &Range<u32>) -> Range<u32> {
     first..end.max(first)
 }
 
+#[allow(clippy::cast_possible_truncation, reason = "the algorithm has 32 bits")]
 fn checksum(segment: &[u8]) -> u32 {
-    // The algorithm has 32 bits.
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, segment) as u32
 }
 
@@ -164,7 +164,7 @@ mod tests {
                 prop_assert_eq!(shape.has_checksums, level != Checksum::None);
                 prop_assert_eq!(shape.footer.is_some(), tier != 0);
                 if let Some(start) = shape.footer {
-                    prop_assert_eq!(footer::decode(&file[start as usize..]), Some(tier));
+                    prop_assert_eq!(footer::decode(&file[usize::try_from(start).unwrap()..]), Some(tier));
                 }
             }
         }

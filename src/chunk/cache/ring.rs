@@ -19,6 +19,10 @@ pub struct Ring {
 
 impl Ring {
     /// `ids` with the numbers that [`Ring::owner`] answers.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "a change is cut to a whole number, as in JuiceFS"
+    )]
     pub fn new(ids: &[(usize, &str)]) -> Self {
         let mut counts = vec![POINTS; ids.len()];
         let mut ring = Self::with(ids, &counts);
@@ -95,8 +99,7 @@ fn murmur3(bytes: &[u8]) -> u32 {
     let mut last = [0; 4];
     last[..tail.len()].copy_from_slice(tail);
     hash ^= scramble(u32::from_le_bytes(last));
-    // Nothing is this long.
-    hash ^= bytes.len() as u32;
+    hash ^= u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
     hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
     hash ^ (hash >> 16)

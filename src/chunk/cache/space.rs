@@ -32,11 +32,20 @@ impl Space for Statvfs {
     }
 }
 
+/// A part of something.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a ratio is between 0 and 1, so that the part fits where the whole does"
+)]
+pub fn part(whole: u64, ratio: f32) -> u64 {
+    (whole as f64 * f64::from(ratio)) as u64
+}
+
 impl Room {
     /// Bytes and inodes that must be given up so that `ratio` of them is free.
     pub fn missing(&self, ratio: f32) -> (u64, u64) {
-        let missing =
-            |total: u64, free: u64| ((total as f64 * f64::from(ratio)) as u64).saturating_sub(free);
+        let missing = |total: u64, free: u64| part(total, ratio).saturating_sub(free);
         (missing(self.bytes, self.free_bytes), missing(self.inodes, self.free_inodes))
     }
 

@@ -59,9 +59,12 @@ impl Upkeep {
             };
             let chores = Chores {
                 look: due(&mut looked, LOOK),
-                expire: due(&mut swept, self.pause()).then(|| self.expired()),
+                sweep: due(&mut swept, self.pause()),
+                since: self.expired(),
             };
-            if let (Some(memory), Some(Some(since))) = (&self.memory, chores.expire) {
+            if let (Some(memory), Some(since)) = (&self.memory, chores.since)
+                && chores.sweep
+            {
                 memory.expire(since);
             }
             let scan = !self.scan_interval.is_zero() && due(&mut scanned, self.scan_interval);
@@ -118,7 +121,8 @@ struct Work {
 struct Chores {
     look: bool,
     /// Closing what others have removed, and dropping what was not used since.
-    expire: Option<Option<u32>>,
+    sweep: bool,
+    since: Option<u32>,
 }
 
 impl Chores {
@@ -129,9 +133,11 @@ impl Chores {
         if self.look {
             disk.make_room();
         }
-        let Some(expire) = self.expire else { return };
+        if !self.sweep {
+            return;
+        }
         disk.files.close_removed();
-        if let Some(since) = expire {
+        if let Some(since) = self.since {
             for area in disk.areas() {
                 Shelf { disk: Arc::clone(disk), area }.expire(since);
             }
@@ -146,14 +152,14 @@ fn is_idle(task: Option<&JoinHandle<()>>) -> bool {
 /// Tries whether a disk in doubt can write and read; [`Disk::attempt`] takes note.
 fn probe(disk: &Disk) {
     const BODY: &[u8] = &[1, 2, 3];
+    const SIZE: u32 = 3;
     let Some(area) = disk.areas().into_iter().next() else { return };
     let dir = area.probe_dir();
     let path = dir.join(format!("{:016x}", rand::random::<u64>()));
     let trailer = layout::trailer(BODY, disk.checksum, 0);
     let written = disk.attempt(|| file::write(&path, &[BODY, &trailer], disk.modes, false));
     if written.is_ok() {
-        let size = BODY.len() as u32;
-        let _ = disk.attempt(|| BlockFile::open(&path, size, disk.checksum)?.read(&(0..size)));
+        let _ = disk.attempt(|| BlockFile::open(&path, SIZE, disk.checksum)?.read(&(0..SIZE)));
         let _ = disk.attempt(|| fs::remove_file(&path));
     }
     // Nothing of it is left behind; another client may be probing too.

@@ -154,8 +154,8 @@ impl VolumeCache {
     pub async fn staged(&self) -> Vec<(BlockKey, u8)> {
         let Place::Disks(disks) = &self.place else { return Vec::new() };
         let mut all = Vec::new();
-        for shelf in disks.all().cloned() {
-            let closed = Arc::clone(&self.closed);
+        for shelf in disks.all() {
+            let (shelf, closed) = (shelf.clone(), Arc::clone(&self.closed));
             all.extend(spawn_blocking(move || shelf.staged(&closed)).await.unwrap_or_default());
         }
         all

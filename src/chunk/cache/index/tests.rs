@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn block(slice: u64) -> BlockKey {
-    BlockKey { slice: SliceId(slice), index: (slice % 16) as u32, size: 4 << 20 }
+    BlockKey { slice: SliceId(slice), index: u32::try_from(slice % 16).unwrap(), size: 4 << 20 }
 }
 
 fn entry(slice: u64, atime: u32) -> Entry {
@@ -40,7 +40,7 @@ fn a_slot_is_32_bytes() {
 fn the_least_recently_used_comes_first() {
     let mut index = Index::new();
     for slice in 1..=4 {
-        index.insert(entry(slice, 10 * slice as u32), 0);
+        index.insert(entry(slice, 10 * u32::try_from(slice).unwrap()), 0);
     }
     index.touch(block(1), 50);
     let mut order = Vec::new();

@@ -8,7 +8,7 @@ const SIZE: u64 = 1000;
 const NOW: u32 = 1_000_000;
 
 fn block(slice: u64) -> BlockKey {
-    BlockKey { slice: SliceId(slice), index: 0, size: SIZE as u32 }
+    BlockKey { slice: SliceId(slice), index: 0, size: u32::try_from(SIZE).unwrap() }
 }
 
 /// Two volumes with that many blocks of that age.

@@ -6,7 +6,7 @@ use super::*;
 use crate::chunk::cache::shelf::write_pending;
 
 const SIZE: u32 = 10_000;
-const COST: u64 = SIZE as u64 + 4096;
+const COST: u64 = 14_096;
 
 impl Scene {
     async fn fill(&self, slices: Range<u64>) {
