@@ -5,24 +5,26 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fs, path::Path};
 
 use rustix::io::Errno;
 use tokio::sync::{Notify, Semaphore};
 
 use super::area::Area;
-use super::file::Modes;
+use super::file::{self, Modes};
 use super::health::{Health, State};
 use super::ledger::{AreaId, Goal, Ledger};
 use super::opened::OpenFiles;
 use super::options::{CacheOptions, Checksum, Eviction};
 use super::pending::Pending;
-use super::space::Space;
+use super::space::{Space, part};
 use crate::chunk::BlockKey;
 
 /// Counted for each block besides its bytes, as JuiceFS does.
 const OVERHEAD: u64 = 4096;
+/// A disk that does not answer for that long counts as failing.
+pub const MAX_WAIT: Duration = Duration::from_secs(30);
 /// Reads at the same time on one disk.
 const MAX_READS: usize = 32;
 /// Blocks that are given up in one go, between which others get at the books.
@@ -41,12 +43,40 @@ pub struct Disk {
     books: Mutex<Books>,
     areas: Mutex<BTreeMap<AreaId, Arc<Area>>>,
     health: Mutex<Health>,
+    /// What is under way, by when it began.
+    running: Mutex<Running>,
     state: AtomicU8,
     is_full: AtomicBool,
     is_full_for_staging: AtomicBool,
     pub reads: Semaphore,
     /// Told when the last writer has nothing left to do.
     pub idle: Notify,
+}
+
+/// Operations under way.
+#[derive(Default)]
+struct Running {
+    since: BTreeMap<u64, Instant>,
+    next: u64,
+}
+
+impl Running {
+    fn begin(&mut self, now: Instant) -> u64 {
+        self.next += 1;
+        self.since.insert(self.next, now);
+        self.next
+    }
+
+    fn end(&mut self, number: u64) {
+        self.since.remove(&number);
+    }
+
+    /// How many have become overdue since the last time.
+    fn take_overdue(&mut self, now: Instant) -> usize {
+        let before = self.since.len();
+        self.since.retain(|_, since| now.duration_since(*since) < MAX_WAIT);
+        before - self.since.len()
+    }
 }
 
 /// What lies on the disk and what is on its way there.
@@ -64,9 +94,10 @@ impl Disk {
         files: Arc<OpenFiles>,
     ) -> io::Result<Self> {
         let modes = Modes { file: options.mode };
-        super::file::make_dirs(&dir, modes)?;
+        file::make_dirs(&dir, modes)?;
+        file::try_writing(&dir, modes)?;
         let room = space.room(&dir)?;
-        let usable = |total: u64| (total as f64 * f64::from(1.0 - options.free_ratio)) as u64;
+        let usable = |total: u64| part(total, 1.0 - options.free_ratio);
         let dirs = options.dirs.len().max(1) as u64;
         let mut items = if options.items == 0 { u64::MAX } else { (options.items / dirs).max(1) };
         if room.inodes > 0 {
@@ -87,6 +118,7 @@ impl Disk {
             books: Mutex::new(books),
             areas: Mutex::default(),
             health: Mutex::new(Health::new(Instant::now())),
+            running: Mutex::default(),
             state: AtomicU8::new(0),
             is_full: AtomicBool::new(room.is_short(options.free_ratio)),
             is_full_for_staging: AtomicBool::new(room.is_short(options.free_ratio / 2.0)),
@@ -146,7 +178,9 @@ impl Disk {
         if !lock(&self.health).begin() {
             return Err(io::Error::new(ErrorKind::ResourceBusy, "the disk is not trusted"));
         }
+        let running = lock(&self.running).begin(Instant::now());
         let outcome = work();
+        lock(&self.running).end(running);
         self.note(outcome.as_ref().is_err_and(is_failure));
         lock(&self.health).end();
         outcome
@@ -160,7 +194,12 @@ impl Disk {
         }
     }
 
+    /// Counts what has not come back as failed, and the minutes of the disk's health. Never waits.
     pub fn tick(&self) {
+        let overdue = lock(&self.running).take_overdue(Instant::now());
+        for _ in 0..overdue {
+            self.note(true);
+        }
         let change = lock(&self.health).tick(Instant::now());
         self.enter(change);
     }
@@ -231,6 +270,11 @@ impl Disk {
         }
     }
 
+    #[cfg(test)]
+    pub fn give_up(&self) {
+        self.enter(lock(&self.health).give_up());
+    }
+
     fn enter(&self, change: Option<State>) {
         let Some(state) = change else { return };
         let number = match state {
@@ -266,7 +310,10 @@ fn is_failure(error: &io::Error) -> bool {
 /// What to shrink to, so that it is below the limit and `missing` less; in percent of that, so
 /// that it is not to be done again at once.
 fn goal(held: u64, limit: u64, missing: u64, percent: u64) -> u64 {
-    let part = |whole: u64| (u128::from(whole) * u128::from(percent) / 100) as u64;
+    let part = |whole: u64| {
+        let part = u128::from(whole) * u128::from(percent) / 100;
+        u64::try_from(part).unwrap_or(whole)
+    };
     let mut goal = held;
     if held > limit {
         goal = part(limit);

@@ -3,6 +3,10 @@
 //! Entries lie side by side, so that a random one is one look away; a table of their numbers finds
 //! one by its block; links between them keep the order of use. Staged blocks are in the table but
 //! not in the order: they cannot be evicted.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "slots have numbers of 32 bits; as many blocks would take 128 GiB of memory"
+)]
 
 use rand::RngExt;
 
@@ -301,3 +305,6 @@ impl Index {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

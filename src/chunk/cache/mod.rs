@@ -18,6 +18,7 @@ mod memory;
 mod opened;
 mod options;
 mod pending;
+mod removal;
 mod ring;
 mod scan;
 mod shelf;
@@ -46,10 +47,12 @@ use disk::Disk;
 use ledger::AreaId;
 use memory::Memory;
 use opened::OpenFiles;
+use removal::Removals;
 use shelf::Shelf;
 use space::{Space, Statvfs};
 use stage::Staging;
 use upkeep::Upkeep;
+use usage::Counters;
 use volume::{Disks, Place};
 
 pub use options::{CacheOptions, Checksum, Eviction};
@@ -83,6 +86,8 @@ struct Common {
     max_pending: usize,
     max_stage_write: usize,
     staging: Staging,
+    removals: Arc<Removals>,
+    tasks: TaskTracker,
     closed: AtomicBool,
 }
 
@@ -125,6 +130,8 @@ impl Cache {
             max_pending: MAX_PENDING / working.len().max(1),
             max_stage_write: options.max_stage_write,
             staging: Staging::default(),
+            removals: Arc::default(),
+            tasks: tasks.clone(),
             closed: AtomicBool::new(false),
         };
         Ok(Arc::new(Self {
@@ -192,37 +199,39 @@ impl Cache {
     }
 
     fn open_volume(&self, uuid: &str, layout: Layout, share: Option<u64>) -> VolumeCache {
-        let counters: Arc<usage::Counters> = Arc::default();
-        let place = match &self.memory {
-            Some(memory) => {
-                let area = self.next_area();
-                memory.add(area, share, Arc::clone(&counters));
-                Place::Memory(Arc::clone(memory), area)
-            }
-            None => {
-                let shelves = self.disks.iter().map(|disk| {
-                    let disk = disk.as_ref()?;
-                    let (root, id) = (disk.dir().join(uuid), self.next_area());
-                    let area = Area::open(root, id, layout, disk.modes, Arc::clone(&counters));
-                    let area = area.inspect_err(|error| {
-                        let dir = disk.dir().display();
-                        tracing::warn!("cache directory {dir} cannot be used for {uuid}: {error}");
-                    });
-                    let shelf = Shelf { disk: Arc::clone(disk), area: Arc::new(area.ok()?) };
-                    Some(shelf)
-                });
-                Place::Disks(Disks::new(shelves.collect()))
-            }
+        let counters: Arc<Counters> = Arc::default();
+        let place = if let Some(memory) = &self.memory {
+            let area = self.next_area();
+            memory.add(area, share, Arc::clone(&counters));
+            Place::Memory(Arc::clone(memory), area)
+        } else {
+            let disks = self.disks.iter();
+            let shelves =
+                disks.map(|disk| self.open_shelf(disk.as_ref()?, uuid, layout, &counters));
+            Place::Disks(Disks::new(shelves.collect()))
         };
-        if let Place::Disks(disks) = &place {
-            for shelf in disks.all() {
-                shelf.disk.add(&shelf.area);
-            }
-        }
         let common = Arc::clone(&self.common);
         let volume = VolumeCache { common, layout, counters, place, closed: Arc::default() };
         volume.set_share(share);
         volume
+    }
+
+    fn open_shelf(
+        &self,
+        disk: &Arc<Disk>,
+        uuid: &str,
+        layout: Layout,
+        counters: &Arc<Counters>,
+    ) -> Option<Shelf> {
+        let (root, id) = (disk.dir().join(uuid), self.next_area());
+        let area = Area::open(root, id, layout, disk.modes, Arc::clone(counters));
+        let area = area.inspect_err(|error| {
+            let dir = disk.dir().display();
+            tracing::warn!("cache directory {dir} cannot be used for {uuid}: {error}");
+        });
+        let shelf = Shelf { disk: Arc::clone(disk), area: Arc::new(area.ok()?) };
+        disk.add(&shelf.area);
+        Some(shelf)
     }
 
     /// Finds out in the background what is there.

@@ -32,15 +32,47 @@ impl Space for Statvfs {
     }
 }
 
+/// A part of something.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a ratio is between 0 and 1, so that the part fits where the whole does"
+)]
+pub fn part(whole: u64, ratio: f32) -> u64 {
+    (whole as f64 * f64::from(ratio)) as u64
+}
+
 impl Room {
     /// Bytes and inodes that must be given up so that `ratio` of them is free.
     pub fn missing(&self, ratio: f32) -> (u64, u64) {
-        let missing =
-            |total: u64, free: u64| ((total as f64 * f64::from(ratio)) as u64).saturating_sub(free);
+        let missing = |total: u64, free: u64| part(total, ratio).saturating_sub(free);
         (missing(self.bytes, self.free_bytes), missing(self.inodes, self.free_inodes))
     }
 
     pub fn is_short(&self, ratio: f32) -> bool {
         self.missing(ratio) != (0, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_missing_in_bytes_or_in_inodes() {
+        let room = Room { bytes: 1000, free_bytes: 300, inodes: 100, free_inodes: 30 };
+        assert_eq!(room.missing(0.25), (0, 0));
+        assert_eq!(room.missing(0.5), (200, 20));
+        assert!(!room.is_short(0.25) && room.is_short(0.5));
+        assert!(Room { free_inodes: 1, ..room }.is_short(0.25));
+        assert!(!Room { inodes: 0, free_inodes: 0, ..room }.is_short(0.25));
+    }
+
+    #[test]
+    fn the_file_system_answers() {
+        let folder = tempfile::tempdir().unwrap();
+        let room = Statvfs.room(folder.path()).unwrap();
+        assert!(room.bytes > 0 && room.free_bytes <= room.bytes);
+        assert!(Statvfs.room(&folder.path().join("missing")).is_err());
     }
 }
