@@ -14,7 +14,7 @@ use super::streams::{Ahead, Streams};
 use crate::chunk::BlockKey;
 use crate::error::{Error, Result};
 use crate::meta::client::View;
-use crate::meta::op::zeros::{Piece, pieces};
+use crate::meta::op::zeros::{MAX_LENGTH, Piece, pieces};
 use crate::meta::{AtimeMode, Ino};
 
 /// How often the view of a chunk is read again because its blocks were not there: compaction may
@@ -46,7 +46,7 @@ impl Reader {
     /// dirty data elsewhere has no part in these bytes, and what it adds to the length is known.
     pub async fn read(&self, off: u64, len: u32) -> Result<Vec<Bytes>> {
         // Not only up to the end that is known: past it there may be something that was given up.
-        self.file.flush_range(off..off.saturating_add(u64::from(len))).await?;
+        self.file.flush_range(asked(off, len)).await?;
         let range = self.clip(off, len);
         if range.is_empty() {
             return Ok(Vec::new());
@@ -90,11 +90,12 @@ impl Reader {
 
     /// The same, if nothing has to be waited for.
     pub fn read_now(&self, off: u64, len: u32) -> Option<Vec<Bytes>> {
-        let asked = off..off.saturating_add(u64::from(len));
         let range = self.clip(off, len);
         let content = &self.file.content;
         // Who keeps times of access must go the other way.
-        if content.meta.facts().options.atime != AtimeMode::Never || self.file.is_dirty(&asked) {
+        if content.meta.facts().options.atime != AtimeMode::Never
+            || self.file.is_dirty(&asked(off, len))
+        {
             return None;
         }
         let mut all = Vec::new();
@@ -191,6 +192,11 @@ impl Content {
         let cause = format!("it is not there, but slice {slice} of inode {ino} needs it");
         Error::Storage { place, action: "read", key, cause }
     }
+}
+
+/// The range as it was asked for, as far as files can reach.
+fn asked(off: u64, len: u32) -> Range<u64> {
+    off.min(MAX_LENGTH)..off.saturating_add(u64::from(len)).min(MAX_LENGTH)
 }
 
 /// Lays what was read and the holes end to end.

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use jfs::Error;
+use jfs::chunk::Budget;
 use jfs::meta::engine::kv::memory::Fault;
+use jfs::meta::engine::kv::{KvEngine, MemoryStore};
 use jfs::meta::record::{CHUNK_SIZE, Setting};
+use jfs::meta::{Meta, Options};
 use nix::errno::Errno;
 
 use crate::bucket::Bucket;
+use crate::cut::CutStore;
 use crate::support::data::{fragile, records, remove};
 use crate::support::volume::{Volume, setting};
-use crate::world::{Client, noise, read, until, within};
+use crate::world::{BLOCK, Client, noise, read, until, within};
 
 async fn client(vol: &Volume) -> (Client, Arc<Bucket>) {
     let bucket = Arc::new(Bucket::default());
@@ -145,6 +149,73 @@ async fn a_commit_whose_answer_is_lost_is_made_once() {
         assert_eq!(records(&here.meta, file.ino(), 0).await.len(), 1, "{fault:?}");
         assert_eq!(read(&file, 0, 10).await, b"once");
     }
+}
+
+/// Whether the slice became part of the file cannot be told, so its objects must stay: it did.
+#[tokio::test]
+async fn a_commit_of_unknown_outcome_keeps_its_objects() {
+    let vol = Volume::memory().await;
+    let bucket = Arc::new(Bucket::default());
+    let line = CutStore::new(MemoryStore::named(vol.url.strip_prefix("memkv://").unwrap()));
+    let meta = Meta::new(Arc::new(KvEngine::new(line.clone())), Options::default());
+    meta.load().await.unwrap();
+    let here = Client::sized(meta, bucket.clone(), BLOCK, Budget::new(1 << 20));
+    let file = here.create("f").await;
+    // So that the commit of the slice is the next one.
+    here.meta.new_slice().await.unwrap();
+    here.write(file.ino(), 0, b"perhaps").await;
+    line.arm();
+    let error = within("flush", here.content.flush(file.ino())).await.unwrap_err();
+    assert!(matches!(error, Error::Unknown { .. }), "{error}");
+    line.mend();
+    let there = Client::new(&vol, &bucket).await;
+    assert_eq!(read(&there.open(file.ino()).await, 0, 100).await, b"perhaps");
+    let ino = file.ino();
+    drop(file);
+    assert_eq!(read(&here.open(ino).await, 0, 100).await, b"perhaps");
+}
+
+/// Found by the model: a full block is uploaded without anybody waiting for it. When that failed, a
+/// read was answered with what had been there before, or as if the file ended earlier.
+#[tokio::test]
+async fn regression_a_read_of_what_was_given_up_in_the_background_fails() {
+    let vol = Volume::memory().await;
+    let (here, bucket) = client(&vol).await;
+    let file = here.create("f").await;
+    here.write(file.ino(), 0, &[1; 10]).await;
+    here.flush(file.ino()).await;
+    bucket.fail(true);
+    here.write(file.ino(), 0, &[2; BLOCK as usize]).await;
+    here.write(file.ino(), 1000, &[3; BLOCK as usize]).await;
+    // One of the two is frozen and fails; nobody flushes the file.
+    let _ = within("read", file.read(0, 1)).await.unwrap_err();
+    until("failure", async || here.content.length(file.ino()) == Some(10)).await;
+    bucket.fail(false);
+    for off in [0, 5, 500, 1000] {
+        let error = within("read", file.read(off, 8)).await.unwrap_err();
+        assert_eq!(error.errno(), Errno::EIO, "at {off}");
+        assert!(file.read_now(off, 8).is_none());
+    }
+    assert_eq!(read(&file, 5000, 8).await, b"", "past all that was written");
+}
+
+#[tokio::test]
+async fn a_write_that_is_cut_short_leaves_its_first_part() {
+    let vol = Volume::memory().await;
+    let bucket = Arc::new(Bucket::default());
+    let budget = Budget::new(4 << 10);
+    let here = Client::sized(vol.client().await, bucket.clone(), BLOCK, budget);
+    let file = here.create("f").await;
+    let bytes = noise(1000, 3);
+    bucket.hold("");
+    let write = here.content.write(file.ino(), 0, &bytes);
+    let cut_short = tokio::time::timeout(std::time::Duration::from_millis(20), write).await;
+    assert!(cut_short.is_err(), "there is no room for all of it");
+    bucket.release();
+    here.flush(file.ino()).await;
+    let left = read(&file, 0, 2000).await;
+    assert!(!left.is_empty() && left.len() < bytes.len());
+    assert_eq!(left, bytes[..left.len()]);
 }
 
 #[tokio::test]

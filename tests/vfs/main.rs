@@ -6,6 +6,7 @@ mod support;
 
 mod bucket;
 mod changing;
+mod cut;
 mod failing;
 mod memory;
 mod model;

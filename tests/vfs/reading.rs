@@ -96,6 +96,24 @@ async fn a_block_that_is_gone_is_named_with_its_slice_and_its_file() {
 }
 
 #[tokio::test]
+async fn what_is_in_memory_is_answered_without_waiting() {
+    let vol = Volume::memory().await;
+    let (here, bucket) = client(&vol).await;
+    let file = here.create("f").await;
+    let bytes = noise(300, 5);
+    here.write(file.ino(), 100, &bytes).await;
+    assert!(file.read_now(90, 20).is_none(), "it is dirty");
+    here.flush(file.ino()).await;
+    let there = Client::new(&vol, &bucket).await;
+    let other = there.open(file.ino()).await;
+    assert!(other.read_now(90, 20).is_none(), "nothing is known of it");
+    let read = read(&other, 0, 1000).await;
+    let now = other.read_now(0, 1000).expect("it was just read");
+    assert_eq!(now.concat(), read);
+    assert_eq!(read, [&[0; 100], &bytes[..]].concat());
+}
+
+#[tokio::test]
 async fn a_stream_is_fetched_ahead_and_random_reads_are_not() {
     let vol = Volume::memory().await;
     let (here, bucket) = client(&vol).await;

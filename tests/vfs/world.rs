@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use jfs::Result;
-use jfs::chunk::{Budget, Compression, Layout, Options, Store};
+use jfs::chunk::{Budget, Compression, Layout, Options, Parts, Store};
 use jfs::meta::client::SliceStore;
 use jfs::meta::record::{Slice, SliceSize};
 use jfs::meta::{Caller, Ino, Meta, SliceId};
@@ -41,8 +41,14 @@ impl Client {
         budget: Arc<Budget>,
     ) -> Self {
         let layout = Layout { block_size, hash_prefix: false };
-        let options = Options::default();
-        let store = Store::open(bucket, layout, Compression::None, budget, &options);
+        let store = Store::open(Parts {
+            objects: bucket,
+            layout,
+            compression: Compression::None,
+            cache: None,
+            budget,
+            options: Options::default(),
+        });
         meta.serve_slices(Arc::new(Slices(store.clone())));
         let options = ContentOptions::default();
         let content = Content::new(meta.clone(), store, options);
