@@ -1,4 +1,4 @@
-//! A MinIO server for tests: on loopback, its objects in a folder that goes with it.
+//! A `minio` server for tests: on loopback, its objects in a folder that goes with it.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use crate::support::command::run;
 
 /// The first test on a machine builds the server.
 const BUILD: Duration = Duration::from_mins(30);
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_mins(1);
 const USER: &str = "test-user";
 const PASSWORD: &str = "test-password";
 
