@@ -31,7 +31,9 @@ macro_rules! on_store {
         mod $store {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $body() {
-                super::$body($crate::stores::$store().store.as_ref()).await;
+                let made = $crate::stores::$store();
+                made.store.create().await.expect("the bucket is made");
+                super::$body(made.store.as_ref()).await;
             })*
         }
     };

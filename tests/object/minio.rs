@@ -1,4 +1,4 @@
-//! A MinIO server for tests: on loopback, its objects in a folder that goes with it.
+//! A `minio` server for tests: on loopback, its objects in a folder that goes with it.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use crate::support::command::run;
 
 /// The first test on a machine builds the server.
 const BUILD: Duration = Duration::from_mins(30);
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_mins(1);
 const USER: &str = "test-user";
 const PASSWORD: &str = "test-password";
 
@@ -34,7 +34,7 @@ pub struct MinioServer {
     port: u16,
     /// Held for its input, which ends with this program.
     _keeper: Child,
-    dir: TempDir,
+    _dir: TempDir,
 }
 
 impl MinioServer {
@@ -44,10 +44,8 @@ impl MinioServer {
         SHARED.get_or_init(Self::start)
     }
 
-    /// How to open a new bucket. To the server, a bucket is a folder.
+    /// How to open a bucket, which is still to be made.
     pub fn spec(&self, bucket: &str) -> Spec {
-        let folder = self.dir.path().join("data").join(bucket);
-        std::fs::create_dir_all(folder).expect("a folder for the bucket");
         let mut spec = Spec::new("minio", &format!("http://127.0.0.1:{}/{bucket}", self.port));
         (spec.access_key, spec.secret_key) = (USER.to_owned(), Secret::new(PASSWORD));
         spec.retries = 0;
@@ -79,7 +77,7 @@ impl MinioServer {
             );
             thread::sleep(Duration::from_millis(50));
         }
-        Self { port, _keeper: keeper, dir }
+        Self { port, _keeper: keeper, _dir: dir }
     }
 }
 
