@@ -272,7 +272,8 @@ impl Disk {
 
     #[cfg(test)]
     pub fn give_up(&self) {
-        self.enter(lock(&self.health).give_up());
+        let state = lock(&self.health).give_up();
+        self.enter(Some(state));
     }
 
     fn enter(&self, change: Option<State>) {

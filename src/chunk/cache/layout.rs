@@ -175,7 +175,7 @@ mod tests {
             prop_assert!(window.start <= range.start && range.end <= window.end);
             prop_assert!(window.end <= size);
             prop_assert_eq!(window.start % SEGMENT, 0);
-            prop_assert!(window.end == size || window.end % SEGMENT == 0);
+            prop_assert!(window.end == size || window.end.is_multiple_of(SEGMENT));
             prop_assert!(range.start - window.start < SEGMENT && window.end - range.end < SEGMENT);
             for level in [Checksum::None, Checksum::Full, Checksum::Shrink] {
                 prop_assert_eq!(super::window(level, size, &range), range.clone());

@@ -25,7 +25,7 @@ use crate::slice::SliceId;
 pub const LAYOUT: Layout = Layout { block_size: 1 << 20, hash_prefix: false };
 pub const UUID: &str = "0c4f3a4e-9d3e-4f0c-8d51-d5c0de8f7a11";
 /// For what must happen; far longer than it takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A cache in a folder of its own.
 pub struct Scene {
