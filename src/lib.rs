@@ -9,5 +9,6 @@ pub mod meta;
 pub mod object;
 pub mod secret;
 pub mod slice;
+pub mod volume;
 
 pub use error::{Error, Result};
