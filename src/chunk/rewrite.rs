@@ -185,7 +185,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
-    use crate::chunk::testing::{BLOCK, LAYOUT, Probe, body, content, slice, within};
+    use crate::chunk::testing::{BLOCK, LAYOUT, Probe, content, slice, within};
     use crate::chunk::{Compression, Options, Parts};
     use crate::error::Error;
     use crate::object::ObjectStore;
@@ -239,9 +239,10 @@ mod tests {
         let (gets, parts) = probe.count();
         assert_eq!(gets + parts, 2);
         let read = store.read(slice(9, BLOCK), 0..BLOCK).await.unwrap().concat();
-        for n in 0..BLOCK as usize {
-            let source = if (n / 64).is_multiple_of(2) { one } else { two };
-            assert_eq!(read[n], body(LAYOUT.block(source, 0))[n]);
+        let (first, second) = (content(one), content(two));
+        for (n, byte) in read.iter().enumerate() {
+            let source = if (n / 64).is_multiple_of(2) { &first } else { &second };
+            assert_eq!(*byte, source[n]);
         }
     }
 
