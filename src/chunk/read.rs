@@ -212,17 +212,16 @@ impl Store {
 
     /// The piece out of a flight of the whole block.
     async fn whole(&self, Piece { block, part }: &Piece, room: &Room<'_>) -> Result<Bytes, Short> {
-        let flight = match self.flights.join(*block) {
-            Some(flight) => flight,
-            None => {
-                let reserved = room.take(block.size as usize)?;
-                match self.flights.board(*block, || self.hot.part(*block, part)) {
-                    Boarding::Arrived(bytes) => return Ok(bytes),
-                    Boarding::Joined(flight) => flight,
-                    Boarding::Started(flight, duty) => {
-                        self.depart(duty, reserved, Purpose::Wanted);
-                        flight
-                    }
+        let flight = if let Some(flight) = self.flights.join(*block) {
+            flight
+        } else {
+            let reserved = room.take(block.size as usize)?;
+            match self.flights.board(*block, || self.hot.part(*block, part)) {
+                Boarding::Arrived(bytes) => return Ok(bytes),
+                Boarding::Joined(flight) => flight,
+                Boarding::Started(flight, duty) => {
+                    self.depart(duty, reserved, Purpose::Wanted);
+                    flight
                 }
             }
         };

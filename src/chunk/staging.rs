@@ -22,7 +22,7 @@ use list::List;
 pub use uploader::Loaded;
 
 /// A disk that does not answer for so long is not waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The staged blocks of one volume.
 pub struct Staging {

@@ -196,10 +196,8 @@ pub async fn until(what: &str, so: impl Fn() -> bool) {
 
 /// What must come to an end, or the test fails.
 pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, work).await {
-        Ok(done) => done,
-        Err(_) => panic!("{what}: waited for too long"),
-    }
+    let done = tokio::time::timeout(PATIENCE, work).await;
+    done.unwrap_or_else(|late| panic!("{what}: {late}"))
 }
 
 /// A cache in that folder, as a new process opens it.

@@ -14,7 +14,7 @@ use crate::chunk::{BlockKey, Reserved, Store};
 use crate::error::Error;
 
 /// How often it looks whether the hours of uploading have begun.
-const HOURS_CHECK: Duration = Duration::from_secs(60);
+const HOURS_CHECK: Duration = Duration::from_mins(1);
 
 /// A block in memory and what it takes there.
 pub struct Loaded {
