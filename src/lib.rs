@@ -10,5 +10,6 @@ pub mod object;
 pub mod secret;
 pub mod slice;
 pub mod vfs;
+pub mod volume;
 
 pub use error::{Error, Result};

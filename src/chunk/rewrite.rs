@@ -28,6 +28,14 @@ struct Takings {
     parts: Vec<(u32, Range<u32>)>,
 }
 
+/// Bytes of a source in memory.
+struct Share {
+    source: BlockKey,
+    start: u32,
+    body: Bytes,
+    reserved: Reserved,
+}
+
 /// A new block before it is made. What is not taken from anywhere is zeros.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Draft {
@@ -77,30 +85,32 @@ impl Store {
     /// The new block, in memory that the caller has reserved.
     async fn compose(&self, draft: &Draft) -> Result<Bytes> {
         let mut block = BytesMut::zeroed(draft.size as usize);
-        // Each source waits for its share with nothing in hand, so they all get their turn.
         let shares = Budget::new(draft.size as usize);
-        let sources = draft.sources.iter().map(|(source, takings)| {
-            let shares = &shares;
-            async move {
-                let whole = !self.bucket.has_cheap_parts();
-                let span = if whole { 0..source.size } else { takings.span() };
-                let share = shares.reserve(span.len()).await;
-                let body = self.source(*source, &span).await?;
-                Ok((takings, span.start, body, share))
-            }
+        let whole = !self.bucket.has_cheap_parts();
+        let spans = draft.sources.iter().map(|(source, takings)| {
+            (*source, if whole { 0..source.size } else { takings.span() })
         });
+        let spans: Vec<(BlockKey, Range<u32>)> = spans.collect();
+        let sources = spans.into_iter().map(|(source, span)| self.share(&shares, source, span));
         let mut sources = stream::iter(sources).buffer_unordered(SOURCES);
-        while let Some(source) = sources.next().await {
-            let (takings, start, body, share): (&Takings, _, Bytes, Reserved) = source?;
-            for (at, part) in &takings.parts {
+        while let Some(share) = sources.next().await {
+            let Share { source, start, body, reserved } = share?;
+            for (at, part) in draft.sources.get(&source).into_iter().flat_map(|all| &all.parts) {
                 let from = (part.start - start) as usize;
                 let (at, len) = (*at as usize, part.len());
                 block[at..at + len].copy_from_slice(&body[from..from + len]);
             }
-            drop((body, share));
+            drop((body, reserved));
         }
         drop(sources);
         Ok(block.freeze())
+    }
+
+    /// Waits for room with nothing in hand, so all sources get their turn.
+    async fn share(&self, shares: &Budget, source: BlockKey, span: Range<u32>) -> Result<Share> {
+        let reserved = shares.reserve(span.len()).await;
+        let body = self.source(source, &span).await?;
+        Ok(Share { source, start: span.start, body, reserved })
     }
 
     /// Bytes of a block from wherever they are; nothing is kept for later, since the block goes.

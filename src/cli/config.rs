@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use super::sizes::{Bytes, Count, parse_capacity, parse_mbps, parse_seconds};
-use super::storage::StorageOptions;
+use super::storage::{Bucket, StorageOptions};
 use crate::meta::record::version::Version;
 use crate::meta::record::{SessionInfo, Setting};
 use crate::meta::{Meta, Options};
@@ -123,6 +123,7 @@ impl Config {
             return Ok(());
         }
         if !self.force {
+            self.test_storage(&old, &setting).await?;
             self.confirm(&meta, &old, &setting).await?;
         }
         meta.init(setting, self.force).await?;
@@ -274,6 +275,22 @@ impl Config {
             changes.note("min-client-version", &before, &setting.min_client_version);
         }
         Ok(())
+    }
+
+    /// A change of where or how objects are stored must work before anybody relies on it.
+    async fn test_storage(&self, old: &Setting, new: &Setting) -> anyhow::Result<()> {
+        let place = |setting: &Setting| {
+            (setting.storage.clone(), setting.bucket.clone(), setting.access_key.clone())
+        };
+        let storage = &self.storage;
+        let keys = storage.secret_key.is_some() || storage.session_token.is_some();
+        let id = self.tier.unwrap_or(0);
+        let tier = new.tier(id) != old.tier(id);
+        if !keys && !tier && place(old) == place(new) {
+            return Ok(());
+        }
+        // Objects of a new class may be out of reach for hours.
+        Bucket::open(new)?.probe(id, !tier).await
     }
 
     /// Asks about what may surprise.

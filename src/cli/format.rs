@@ -8,7 +8,7 @@ use tracing::info;
 use uuid::Uuid;
 
 use super::sizes::{parse_block_size, parse_capacity};
-use super::storage::{StorageOptions, default_bucket};
+use super::storage::{Bucket, StorageOptions, default_bucket};
 use crate::meta::record::Setting;
 use crate::meta::record::secret::Secret;
 use crate::meta::record::setting::block_size_for;
@@ -76,17 +76,40 @@ impl Format {
         let meta = Meta::attach(&self.meta, Options::default()).await?;
         let setting = match meta.stored_setting().await? {
             Some(old) if self.no_update => old,
-            Some(old) if !self.force => meta.init(self.updated(old)?, false).await?,
+            Some(old) if !self.force => {
+                let setting = self.updated(old)?;
+                Bucket::open(&setting)?.test().await?;
+                meta.init(setting, false).await?
+            }
             Some(old) => {
                 let uuid = Uuid::parse_str(&old.uuid).unwrap_or_else(|_| Uuid::new_v4());
-                meta.init(self.fresh(uuid)?, true).await?
+                let setting = self.fresh(uuid)?;
+                Bucket::open(&setting)?.test().await?;
+                meta.init(setting, true).await?
             }
-            None => meta.init(self.fresh(Uuid::new_v4())?, false).await?,
+            None => self.create(&meta).await?,
         };
         meta.close().await?;
         info!("volume {} is formatted", setting.name);
         println!("{}", setting.without_secrets().display()?);
         Ok(())
+    }
+
+    /// A new volume: its place must work and be empty, and is marked before the setting says that
+    /// the volume is there.
+    async fn create(&self, meta: &Meta) -> anyhow::Result<Setting> {
+        let setting = self.fresh(Uuid::new_v4())?;
+        setting.check()?;
+        let bucket = Bucket::open(&setting)?;
+        bucket.test().await?;
+        bucket.claim(&setting.uuid).await?;
+        match meta.init(setting, false).await {
+            Ok(setting) => Ok(setting),
+            Err(error) => {
+                bucket.release().await;
+                Err(error.into())
+            }
+        }
     }
 
     fn fresh(&self, uuid: Uuid) -> anyhow::Result<Setting> {

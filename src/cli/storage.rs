@@ -1,12 +1,16 @@
 //! Options that say where data lies, common to `format` and `config`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use tracing::warn;
 
 use crate::meta::record::Setting;
 use crate::meta::record::secret::Secret;
+use crate::object::{self, ObjectStore};
+use crate::volume::storage::{Overrides, spec};
 
 /// Data storage
 #[derive(Args)]
@@ -77,6 +81,79 @@ impl StorageOptions {
             setting.session_token = Secret::new(token.as_str());
         }
     }
+}
+
+/// An object that says whose place it is.
+const MARK: &str = "juicefs_uuid";
+
+/// Objects looked at to find one that matters: those of a test that broke off do not.
+const LOOK: usize = 1000;
+
+/// The place of a volume's objects, to be tested and claimed.
+pub struct Bucket(Arc<dyn ObjectStore>);
+
+impl Bucket {
+    /// Also finds out whether a private key can be used.
+    pub fn open(setting: &Setting) -> anyhow::Result<Self> {
+        let mut spec = spec(setting, &Overrides::from_environment()?)?;
+        // Whoever waits for it wants to know now.
+        spec.retries = 0;
+        Ok(Self(object::open(&spec)?))
+    }
+
+    /// Writes, reads and deletes an object.
+    pub async fn test(&self) -> anyhow::Result<()> {
+        self.probe(0, true).await
+    }
+
+    /// As [`Bucket::test`], for a tier; some cannot be read from at once.
+    pub async fn probe(&self, tier: u8, reads: bool) -> anyhow::Result<()> {
+        if is_unchecked() {
+            return Ok(());
+        }
+        let place = self.0.place();
+        let tested = object::probe(self.0.as_ref(), tier, reads).await;
+        tested.with_context(|| format!("storage {place} does not work"))
+    }
+
+    /// Makes sure that nothing is there, and says whose it is from now on.
+    pub async fn claim(&self, uuid: &str) -> anyhow::Result<()> {
+        if is_unchecked() {
+            return Ok(());
+        }
+        let place = self.0.place();
+        match self.0.list("", "", LOOK).await {
+            Ok(found) => {
+                let matters = |key: &str| !key.starts_with(object::TESTING);
+                if let Some(one) = found.iter().find(|one| one.size > 0 && matters(&one.key)) {
+                    bail!(
+                        "storage {place} is not empty: it has {:?}; remove what is there or choose \
+                         another name",
+                        one.key
+                    );
+                }
+            }
+            // Keys that may not list are enough to work with.
+            Err(error) => warn!(%error, "nobody knows whether the storage is empty"),
+        }
+        let mark = uuid.as_bytes().to_vec().into();
+        self.0.put(MARK, mark, 0).await.with_context(|| format!("storage {place}"))
+    }
+
+    /// Takes the claim back.
+    pub async fn release(&self) {
+        if is_unchecked() {
+            return;
+        }
+        if let Err(error) = self.0.delete(MARK).await {
+            warn!(%error, "the storage keeps the mark of a volume that was not made");
+        }
+    }
+}
+
+/// Whether nothing is to be asked of the storage, as when it cannot be reached from here.
+fn is_unchecked() -> bool {
+    std::env::var_os("JFS_NO_CHECK_OBJECT_STORAGE").is_some_and(|value| !value.is_empty())
 }
 
 /// Where the data of a volume without a bucket lies.

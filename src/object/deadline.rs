@@ -86,7 +86,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_that_hangs_ends_with_an_error_that_says_so() {
         let faulty = Arc::new(FaultyStore::new(Arc::new(MemStore::default())));
-        let limits = (Duration::from_secs(60), Duration::from_secs(30));
+        let limits = (Duration::from_mins(1), Duration::from_secs(30));
         let store = Deadline::new(faulty.clone(), limits.0, limits.1);
         faulty.script([Fault::Hang]);
         let error = store.put("a", Bytes::new(), 0).await.unwrap_err();

@@ -148,7 +148,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn quiet_times_are_not_saved_up() {
         let store = limited(1000, 0);
-        tokio::time::sleep(Duration::from_secs(3600)).await;
+        tokio::time::sleep(Duration::from_hours(1)).await;
         let begun = Instant::now();
         store.put("a", Bytes::from(vec![0; 2000]), 0).await.unwrap();
         assert!(begun.elapsed() >= Duration::from_millis(1800), "{:?}", begun.elapsed());

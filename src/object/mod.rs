@@ -12,6 +12,7 @@ pub mod mem;
 mod metrics;
 mod open;
 pub mod prefix;
+mod probe;
 pub mod retry;
 pub mod s3;
 pub mod shards;
@@ -26,6 +27,7 @@ use bytes::Bytes;
 
 pub use self::metrics::{Measured, Metrics};
 pub use self::open::{STORAGES, open};
+pub use self::probe::{TESTING, probe};
 pub use self::spec::{Encryption, Spec, Tier};
 use crate::error::Result;
 

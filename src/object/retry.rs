@@ -15,7 +15,7 @@ use super::{Object, ObjectStore};
 use crate::error::{Error, Result};
 
 /// No try begins later than this after the first: whoever waits for it has given up by then.
-const GIVE_UP: Duration = Duration::from_secs(600);
+const GIVE_UP: Duration = Duration::from_mins(10);
 
 pub struct Retry {
     inner: Arc<dyn ObjectStore>,

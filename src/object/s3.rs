@@ -229,6 +229,12 @@ impl ObjectStore for S3Store {
     }
 
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Object>> {
+        // MinIO does not take a marker that is no key of the prefix.
+        let after = match after.strip_prefix(prefix) {
+            Some(_) => after,
+            None if after > prefix => return Ok(Vec::new()),
+            None => "",
+        };
         let mut found: Vec<Object> = Vec::new();
         let mut token = None;
         while found.len() < limit {

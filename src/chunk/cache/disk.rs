@@ -5,14 +5,14 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fs, path::Path};
 
 use rustix::io::Errno;
 use tokio::sync::{Notify, Semaphore};
 
 use super::area::Area;
-use super::file::Modes;
+use super::file::{self, Modes};
 use super::health::{Health, State};
 use super::ledger::{AreaId, Goal, Ledger};
 use super::opened::OpenFiles;
@@ -23,6 +23,8 @@ use crate::chunk::BlockKey;
 
 /// Counted for each block besides its bytes, as JuiceFS does.
 const OVERHEAD: u64 = 4096;
+/// A disk that does not answer for that long counts as failing.
+pub const MAX_WAIT: Duration = Duration::from_secs(30);
 /// Reads at the same time on one disk.
 const MAX_READS: usize = 32;
 /// Blocks that are given up in one go, between which others get at the books.
@@ -41,12 +43,40 @@ pub struct Disk {
     books: Mutex<Books>,
     areas: Mutex<BTreeMap<AreaId, Arc<Area>>>,
     health: Mutex<Health>,
+    /// What is under way, by when it began.
+    running: Mutex<Running>,
     state: AtomicU8,
     is_full: AtomicBool,
     is_full_for_staging: AtomicBool,
     pub reads: Semaphore,
     /// Told when the last writer has nothing left to do.
     pub idle: Notify,
+}
+
+/// Operations under way.
+#[derive(Default)]
+struct Running {
+    since: BTreeMap<u64, Instant>,
+    next: u64,
+}
+
+impl Running {
+    fn begin(&mut self, now: Instant) -> u64 {
+        self.next += 1;
+        self.since.insert(self.next, now);
+        self.next
+    }
+
+    fn end(&mut self, number: u64) {
+        self.since.remove(&number);
+    }
+
+    /// How many have become overdue since the last time.
+    fn take_overdue(&mut self, now: Instant) -> usize {
+        let before = self.since.len();
+        self.since.retain(|_, since| now.duration_since(*since) < MAX_WAIT);
+        before - self.since.len()
+    }
 }
 
 /// What lies on the disk and what is on its way there.
@@ -64,7 +94,8 @@ impl Disk {
         files: Arc<OpenFiles>,
     ) -> io::Result<Self> {
         let modes = Modes { file: options.mode };
-        super::file::make_dirs(&dir, modes)?;
+        file::make_dirs(&dir, modes)?;
+        file::try_writing(&dir, modes)?;
         let room = space.room(&dir)?;
         let usable = |total: u64| (total as f64 * f64::from(1.0 - options.free_ratio)) as u64;
         let dirs = options.dirs.len().max(1) as u64;
@@ -87,6 +118,7 @@ impl Disk {
             books: Mutex::new(books),
             areas: Mutex::default(),
             health: Mutex::new(Health::new(Instant::now())),
+            running: Mutex::default(),
             state: AtomicU8::new(0),
             is_full: AtomicBool::new(room.is_short(options.free_ratio)),
             is_full_for_staging: AtomicBool::new(room.is_short(options.free_ratio / 2.0)),
@@ -146,7 +178,9 @@ impl Disk {
         if !lock(&self.health).begin() {
             return Err(io::Error::new(ErrorKind::ResourceBusy, "the disk is not trusted"));
         }
+        let running = lock(&self.running).begin(Instant::now());
         let outcome = work();
+        lock(&self.running).end(running);
         self.note(outcome.as_ref().is_err_and(is_failure));
         lock(&self.health).end();
         outcome
@@ -160,7 +194,12 @@ impl Disk {
         }
     }
 
+    /// Counts what has not come back as failed, and the minutes of the disk's health. Never waits.
     pub fn tick(&self) {
+        let overdue = lock(&self.running).take_overdue(Instant::now());
+        for _ in 0..overdue {
+            self.note(true);
+        }
         let change = lock(&self.health).tick(Instant::now());
         self.enter(change);
     }
@@ -229,6 +268,11 @@ impl Disk {
             let _ = self.attempt(|| fs::remove_file(area.cached_path(*block)));
             self.files.forget(area.id, *block);
         }
+    }
+
+    #[cfg(test)]
+    pub fn give_up(&self) {
+        self.enter(lock(&self.health).give_up());
     }
 
     fn enter(&self, change: Option<State>) {

@@ -21,6 +21,7 @@ pub struct BlockFile {
     size: u32,
     level: Checksum,
     sums: Box<[u32]>,
+    has_checksums: bool,
     footer: Option<Range<u64>>,
 }
 
@@ -31,12 +32,15 @@ impl BlockFile {
         let length = file.metadata()?.len();
         let shape = Shape::of(size, length).ok_or_else(|| damaged("wrong length"))?;
         let footer = shape.footer.map(|start| start..length);
-        if !shape.has_checksums || level == Checksum::None {
-            return Ok(Self { file, size, level: Checksum::None, sums: Box::default(), footer });
+        let has_checksums = shape.has_checksums;
+        if !has_checksums || level == Checksum::None {
+            let (level, sums) = (Checksum::None, Box::default());
+            return Ok(Self { file, size, level, sums, has_checksums, footer });
         }
         let mut sums = vec![0; layout::checksums_len(size) as usize];
         file.read_exact_at(&mut sums, u64::from(size))?;
-        Ok(Self { file, size, level, sums: layout::parse_checksums(&sums), footer })
+        let sums = layout::parse_checksums(&sums);
+        Ok(Self { file, size, level, sums, has_checksums, footer })
     }
 
     /// Bytes of the block, checked as far as the level asks. `InvalidData` if they are not sound.
@@ -77,6 +81,12 @@ impl BlockFile {
         let mut bytes = vec![0; length as usize];
         self.file.read_exact_at(&mut bytes, footer.start)?;
         footer::decode(&bytes).ok_or_else(|| damaged("footer"))
+    }
+
+    /// Whether what follows the data can be what a client wrote: a file that was cut off within its
+    /// checksums looks like one that has none but a footer.
+    pub fn is_plausible(&self) -> bool {
+        self.has_checksums || self.tier().is_ok()
     }
 
     /// Whether a name still leads to it.
@@ -131,6 +141,13 @@ pub fn write(path: &Path, parts: &[&[u8]], modes: Modes, durable: bool) -> io::R
         let _ = fs::remove_file(&draft);
     }
     written
+}
+
+/// Whether files can be made in a directory, by making one.
+pub fn try_writing(dir: &Path, modes: Modes) -> io::Result<()> {
+    let draft = draft_of(&dir.join("try"));
+    OpenOptions::new().write(true).create_new(true).mode(modes.file).open(&draft)?;
+    fs::remove_file(&draft)
 }
 
 /// Gives a file a second name, which may be taken: it is then replaced.
@@ -216,6 +233,6 @@ fn sync_dir(dir: Option<&Path>) -> io::Result<()> {
     dir.map_or(Ok(()), |dir| File::open(dir)?.sync_all())
 }
 
-fn damaged(what: &'static str) -> io::Error {
+pub fn damaged(what: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, what)
 }

@@ -60,3 +60,42 @@ fn read_name<'a>(map: &mut &'a [u8]) -> Option<&'a [u8]> {
     *map = rest;
     Some(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the Go client writes for tier 2, with and without checksums before.
+    const PADDED: &[u8] = b"FS\x00\x10\x82\xa4tier\xcc\x02\xa3pad\xc4\x02\x00\x00";
+    const BARE: &[u8] = b"FS\x00\x0e\x82\xa4tier\xcc\x02\xa3pad\xc4\x00";
+
+    #[test]
+    fn footers_are_those_of_the_go_client() {
+        assert_eq!(encode(2, true), PADDED);
+        assert_eq!(encode(2, false), BARE);
+    }
+
+    #[test]
+    fn footers_read_back() {
+        for tier in 1..=3 {
+            for padded in [true, false] {
+                assert_eq!(decode(&encode(tier, padded)), Some(tier));
+            }
+        }
+        assert_eq!(decode(&encode(200, true)), Some(0), "no such tier");
+    }
+
+    #[test]
+    fn a_damaged_footer_is_none_or_only_another_tier() {
+        for at in 0..PADDED.len() {
+            let mut footer = PADDED.to_vec();
+            footer[at] ^= 0x41;
+            let decoded = decode(&footer);
+            let harmless = at == 11 || at >= PADDED.len() - 2;
+            assert_eq!(decoded.is_some(), harmless, "byte {at}: {decoded:?}");
+        }
+        for length in 0..PADDED.len() {
+            assert_eq!(decode(&PADDED[..length]), None, "{length} bytes");
+        }
+    }
+}

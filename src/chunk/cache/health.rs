@@ -87,8 +87,82 @@ impl Health {
         None
     }
 
+    #[cfg(test)]
+    pub fn give_up(&mut self) -> Option<State> {
+        let now = self.counting_since;
+        self.enter(State::Down, now)
+    }
+
     fn enter(&mut self, state: State, now: Instant) -> Option<State> {
         (self.state, self.counting_since, self.done, self.failed) = (state, now, 0, 0);
         Some(state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A disk that has just failed too often.
+    fn unstable(now: Instant) -> Health {
+        let mut health = Health::new(now);
+        assert_eq!(health.note(true, now), None);
+        assert_eq!(health.note(true, now), None);
+        assert_eq!(health.note(true, now), Some(State::Unstable));
+        health
+    }
+
+    #[test]
+    fn failures_far_apart_do_no_harm() {
+        let start = Instant::now();
+        let mut health = Health::new(start);
+        for minute in 0..10 {
+            let now = start + minute * MINUTE;
+            assert_eq!(health.note(true, now), None);
+            assert_eq!(health.note(true, now + SECOND), None);
+        }
+    }
+
+    #[test]
+    fn an_unstable_disk_is_used_by_few_at_once() {
+        let mut health = unstable(Instant::now());
+        let granted = (0..20).filter(|_| health.begin()).count();
+        assert_eq!(granted, 10);
+        health.end();
+        assert!(health.begin());
+    }
+
+    #[test]
+    fn a_clean_minute_with_enough_done_makes_it_normal() {
+        let start = Instant::now();
+        let mut health = unstable(start);
+        for _ in 0..59 {
+            health.note(false, start + SECOND);
+        }
+        assert_eq!(health.tick(start + MINUTE), None, "one too few");
+        for _ in 0..60 {
+            health.note(false, start + MINUTE + SECOND);
+        }
+        assert_eq!(health.tick(start + 2 * MINUTE), Some(State::Normal));
+        assert!((0..20).all(|_| health.begin()));
+    }
+
+    #[test]
+    fn one_failure_spoils_the_minute_and_half_an_hour_of_them_the_disk() {
+        let start = Instant::now();
+        let mut health = unstable(start);
+        for minute in 0..30 {
+            let now = start + minute * MINUTE;
+            assert_eq!(health.tick(now), None, "minute {minute}");
+            for _ in 0..100 {
+                health.note(false, now);
+            }
+            health.note(true, now);
+        }
+        assert_eq!(health.tick(start + 30 * MINUTE), Some(State::Down));
+        assert!(!health.begin());
+        assert_eq!(health.tick(start + 90 * MINUTE), None, "down for good");
     }
 }

@@ -301,3 +301,6 @@ impl Index {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -104,3 +104,118 @@ fn checksum(segment: &[u8]) -> u32 {
     // The algorithm has 32 bits.
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, segment) as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LEVELS: [Checksum; 4] =
+        [Checksum::None, Checksum::Full, Checksum::Shrink, Checksum::Extend];
+
+    fn file(body: &[u8], level: Checksum, tier: u8) -> Vec<u8> {
+        [body, &trailer(body, level, tier)].concat()
+    }
+
+    #[test]
+    fn files_are_those_of_the_go_client() {
+        assert_eq!(file(b"x\n", Checksum::Extend, 0), *b"x\n\xb8\xce\x48\xd5");
+        assert_eq!(file(b"x\n", Checksum::None, 0), *b"x\n");
+        let staged = b"x\n\xb8\xce\x48\xd5FS\x00\x10\x82\xa4tier\xcc\x01\xa3pad\xc4\x02\x00\x00";
+        assert_eq!(file(b"x\n", Checksum::Full, 1), *staged);
+    }
+
+    #[test]
+    fn the_length_of_a_file_tells_what_is_in_it() {
+        let size = 100_000;
+        let shape = |extra: u64| Shape::of(size, u64::from(size) + extra);
+        let known = |has_checksums, footer| Some(Shape { has_checksums, footer });
+        assert_eq!(shape(0), known(false, None));
+        assert_eq!(shape(16), known(true, None));
+        assert_eq!(shape(36), known(true, Some(100_016)));
+        assert_eq!(shape(18), known(false, Some(100_000)));
+        for cut in [4, 8, 12] {
+            assert_eq!(shape(cut), None, "checksums cut off after {cut} bytes");
+        }
+        assert_eq!(Shape::of(size, 99_999), None);
+    }
+
+    /// A block of some segments, and a range of it.
+    fn block_and_range() -> impl Strategy<Value = (u32, Range<u32>)> {
+        (1..200_000_u32).prop_flat_map(|size| {
+            let range = (0..size).prop_flat_map(move |start| (Just(start), start + 1..=size));
+            (Just(size), range.prop_map(|(start, end)| start..end))
+        })
+    }
+
+    fn noise(size: u32) -> Vec<u8> {
+        (0..size).map(|i| (i.wrapping_mul(i) >> 5).to_le_bytes()[0]).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
+        #[test]
+        fn every_length_that_is_written_is_recognised((size, _) in block_and_range(), tier in 0..4_u8) {
+            for level in LEVELS {
+                let file = file(&noise(size), level, tier);
+                let shape = Shape::of(size, file.len() as u64).unwrap();
+                prop_assert_eq!(shape.has_checksums, level != Checksum::None);
+                prop_assert_eq!(shape.footer.is_some(), tier != 0);
+                if let Some(start) = shape.footer {
+                    prop_assert_eq!(footer::decode(&file[start as usize..]), Some(tier));
+                }
+            }
+        }
+
+        #[test]
+        fn a_window_holds_the_range_and_ends_at_segments((size, range) in block_and_range()) {
+            let window = window(Checksum::Extend, size, &range);
+            prop_assert!(window.start <= range.start && range.end <= window.end);
+            prop_assert!(window.end <= size);
+            prop_assert_eq!(window.start % SEGMENT, 0);
+            prop_assert!(window.end == size || window.end % SEGMENT == 0);
+            prop_assert!(range.start - window.start < SEGMENT && window.end - range.end < SEGMENT);
+            for level in [Checksum::None, Checksum::Full, Checksum::Shrink] {
+                prop_assert_eq!(super::window(level, size, &range), range.clone());
+            }
+        }
+
+        #[test]
+        fn sound_bytes_pass_and_a_flipped_bit_shows_where_it_must(
+            (size, range) in block_and_range(),
+            at in 0..u32::MAX,
+            bit in 0..8_u32,
+        ) {
+            let body = noise(size);
+            let sums = parse_checksums(&trailer(&body, Checksum::Full, 0));
+            for level in LEVELS {
+                let window = window(level, size, &range);
+                let mut bytes = body[window.start as usize..window.end as usize].to_vec();
+                prop_assert!(is_sound(level, size, &window, &bytes, &sums));
+                let at = window.start + at % (window.end - window.start);
+                bytes[(at - window.start) as usize] ^= 1_u8 << bit;
+                let segment = at / SEGMENT * SEGMENT;
+                let inside = window.start <= segment && (segment + SEGMENT).min(size) <= window.end;
+                let checked = match level {
+                    Checksum::None => false,
+                    Checksum::Full => window == (0..size),
+                    Checksum::Shrink => inside,
+                    Checksum::Extend => true,
+                };
+                prop_assert_eq!(is_sound(level, size, &window, &bytes, &sums), !checked);
+            }
+        }
+
+        #[test]
+        fn a_damaged_checksum_shows((size, range) in block_and_range(), bit in 0..32) {
+            let body = noise(size);
+            let mut sums = parse_checksums(&trailer(&body, Checksum::Full, 0));
+            let window = window(Checksum::Extend, size, &range);
+            sums[(window.start / SEGMENT) as usize] ^= 1_u32 << bit;
+            let bytes = &body[window.start as usize..window.end as usize];
+            prop_assert!(!is_sound(Checksum::Extend, size, &window, bytes, &sums));
+        }
+    }
+}

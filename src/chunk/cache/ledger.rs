@@ -259,3 +259,6 @@ impl Ledger {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,7 @@ mod memory;
 mod opened;
 mod options;
 mod pending;
+mod removal;
 mod ring;
 mod scan;
 mod shelf;
@@ -46,6 +47,7 @@ use disk::Disk;
 use ledger::AreaId;
 use memory::Memory;
 use opened::OpenFiles;
+use removal::Removals;
 use shelf::Shelf;
 use space::{Space, Statvfs};
 use stage::Staging;
@@ -83,6 +85,8 @@ struct Common {
     max_pending: usize,
     max_stage_write: usize,
     staging: Staging,
+    removals: Arc<Removals>,
+    tasks: TaskTracker,
     closed: AtomicBool,
 }
 
@@ -125,6 +129,8 @@ impl Cache {
             max_pending: MAX_PENDING / working.len().max(1),
             max_stage_write: options.max_stage_write,
             staging: Staging::default(),
+            removals: Arc::default(),
+            tasks: tasks.clone(),
             closed: AtomicBool::new(false),
         };
         Ok(Arc::new(Self {

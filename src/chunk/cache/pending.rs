@@ -84,6 +84,18 @@ impl Pending {
         self.writers == 0
     }
 
+    /// Lets no writer start, as if the disk did not answer.
+    #[cfg(test)]
+    pub fn hold(&mut self) {
+        self.writers = usize::MAX / 2;
+    }
+
+    /// As one writer would have it that starts now.
+    #[cfg(test)]
+    pub fn release(&mut self) {
+        self.writers = 1;
+    }
+
     /// Blocks and bytes of one volume.
     pub fn holding(&self, area: AreaId) -> (u64, u64) {
         let of = self.bodies.iter().filter(|((of, _), _)| *of == area);

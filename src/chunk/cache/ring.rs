@@ -101,3 +101,77 @@ fn murmur3(bytes: &[u8]) -> u32 {
     hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
     hash ^ (hash >> 16)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: usize) -> String {
+        format!("6a1f3c52-0000-4000-8000-00000000000{number}")
+    }
+
+    fn ring(numbers: &[usize]) -> Ring {
+        let ids: Vec<String> = numbers.iter().map(|number| id(*number)).collect();
+        let ids: Vec<_> = numbers.iter().zip(&ids).map(|(number, id)| (*number, &**id)).collect();
+        Ring::new(&ids)
+    }
+
+    fn key(i: u64) -> String {
+        let id = i * 7919;
+        format!("chunks/{}/{}/{id}_{}_4194304", id / 1_000_000, id / 1000, i % 16)
+    }
+
+    /// The owners of the first 64 keys.
+    fn owners(ring: &Ring) -> String {
+        (0..64).map(|i| ring.owner(&key(i)).unwrap().to_string()).collect()
+    }
+
+    #[test]
+    fn hashes_are_those_of_the_go_client() {
+        for (text, murmur, fnv_of_three) in [
+            ("", 0, 1),
+            ("a", 0x3c25_69b2, 2),
+            ("ab", 0x9bbf_d75f, 2),
+            ("abc", 0xb3dd_93fa, 0),
+            ("abcd", 0x43ed_676a, 0),
+            ("chunks/0/0/3_0_2097152", 0xea2f_4607, 2),
+        ] {
+            assert_eq!(murmur3(text.as_bytes()), murmur, "{text}");
+            assert_eq!(legacy_owner(text, 3), fnv_of_three, "{text}");
+        }
+    }
+
+    #[test]
+    fn blocks_belong_where_the_go_client_puts_them() {
+        for (dirs, expected) in [
+            (1, "0000000000000000000000000000000000000000000000000000000000000000"),
+            (2, "1000011000011101001101000000011111001000100111100011101001001001"),
+            (3, "1000021220011101201101002022212122002220122121102012221221002001"),
+            (4, "1300021333013101331131002022310132002230322031303012221321332001"),
+        ] {
+            let numbers: Vec<usize> = (0..dirs).collect();
+            assert_eq!(owners(&ring(&numbers)), expected, "{dirs} directories");
+        }
+    }
+
+    #[test]
+    fn a_great_many_blocks_are_spread_as_by_the_go_client() {
+        let ring = ring(&[0, 1, 2, 3]);
+        let mut counts = [0; 4];
+        for i in 0..10_000 {
+            counts[ring.owner(&key(i)).unwrap()] += 1;
+        }
+        assert_eq!(counts, [2465, 2523, 2537, 2475]);
+    }
+
+    #[test]
+    fn without_one_directory_the_others_take_over_as_in_the_go_client() {
+        let expected = "0000022220022202200202002022220022002220222022202002220220002000";
+        assert_eq!(owners(&ring(&[0, 2])), expected);
+    }
+
+    #[test]
+    fn nothing_belongs_to_no_directory() {
+        assert_eq!(Ring::new(&[]).owner("x"), None);
+    }
+}

@@ -45,6 +45,7 @@ impl Shelf {
                 books.ledger.insert(area, Entry { block, atime: atime(metadata), staged: false });
             }
         });
+        self.tidy();
         if self.is_stopped(stop) {
             return;
         }
@@ -83,6 +84,24 @@ impl Shelf {
         found
     }
 
+    /// Removes what was left behind beside the blocks: drafts of the lock file, probes.
+    fn tidy(&self) {
+        let probes = fs::read_dir(self.area.probe_dir()).into_iter().flatten();
+        let drafts = fs::read_dir(self.area.root()).into_iter().flatten();
+        let drafts = drafts.flatten().filter(|entry| is_draft(entry.file_name().as_bytes()));
+        for entry in probes.flatten().chain(drafts) {
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.modified().is_ok_and(|changed| changed < long_ago()) {
+                let path = entry.path();
+                let _ = if metadata.is_dir() {
+                    fs::remove_dir_all(path)
+                } else {
+                    fs::remove_file(path)
+                };
+            }
+        }
+    }
+
     fn found_staged(&self, block: BlockKey, metadata: &Metadata) {
         let entry = Entry { block, atime: atime(metadata), staged: true };
         self.disk.books().ledger.insert(self.area.id, entry);
@@ -99,9 +118,8 @@ impl Shelf {
 
     /// Visits the files of blocks below a directory and removes what was left behind.
     fn walk(&self, root: &Path, stop: &AtomicBool, visit: &mut dyn FnMut(BlockKey, &Metadata)) {
-        let long_ago = SystemTime::now().checked_sub(LEFT_BEHIND).unwrap_or(SystemTime::UNIX_EPOCH);
-        let mut keys = Walk { shelf: self, stop, long_ago, visit };
-        keys.dir(&root.join("chunks"), "chunks", DEPTH);
+        let mut walk = Walk { shelf: self, stop, long_ago: long_ago(), visit };
+        walk.dir(&root.join("chunks"), "chunks", DEPTH);
     }
 
     fn is_stopped(&self, stop: &AtomicBool) -> bool {
@@ -152,6 +170,10 @@ impl Walk<'_> {
             (self.visit)(block, &metadata);
         }
     }
+}
+
+fn long_ago() -> SystemTime {
+    SystemTime::now().checked_sub(LEFT_BEHIND).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 fn atime(metadata: &Metadata) -> u32 {

@@ -6,7 +6,6 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -15,8 +14,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::area::Area;
-use super::disk::{Disk, now};
-use super::file::{self, BlockFile};
+use super::disk::{Disk, MAX_WAIT, now};
+use super::file::{self, BlockFile, damaged};
 use super::health::State;
 use super::index::Entry;
 use super::layout;
@@ -24,8 +23,6 @@ use super::options::Eviction;
 use super::pending::Job;
 use crate::chunk::BlockKey;
 
-/// A disk that does not answer for that long counts as failing.
-const MAX_WAIT: Duration = Duration::from_secs(30);
 /// Blocks being written to one disk at the same time.
 const MAX_WRITERS: usize = 2;
 
@@ -59,6 +56,13 @@ impl Shelf {
         }
     }
 
+    /// Whether it is known to have a block; not counted as a use.
+    pub fn knows(&self, block: BlockKey) -> bool {
+        let books = self.disk.books();
+        books.pending.find(self.area.id, block).is_some()
+            || books.ledger.find(self.area.id, block).is_some()
+    }
+
     /// Reads from the disk, or misses.
     pub async fn read(&self, block: BlockKey, range: Range<u32>) -> Option<Bytes> {
         let reading = async {
@@ -66,13 +70,8 @@ impl Shelf {
             let shelf = self.clone();
             spawn_blocking(move || shelf.read_blocking(block, &range)).await.ok()?
         };
-        match timeout(MAX_WAIT, reading).await {
-            Ok(read) => read,
-            Err(_) => {
-                self.disk.note(true);
-                None
-            }
-        }
+        // The disk is judged by what it still has to do; the reader goes elsewhere.
+        timeout(MAX_WAIT, reading).await.ok()?
     }
 
     /// Reads if the file is open and the page cache has the bytes.
@@ -103,9 +102,8 @@ impl Shelf {
         }
     }
 
-    /// Forgets a block; its files go, staged or not. Blocks.
-    pub fn remove(&self, block: BlockKey) {
-        let staged = self.forget(block);
+    /// Removes the files of a block that is off the books. Blocks.
+    pub fn remove(&self, block: BlockKey, staged: bool) {
         let _ = self.disk.attempt(|| remove_if_there(&self.area.cached_path(block)));
         if staged {
             let _ = self.disk.attempt(|| remove_if_there(&self.area.staged_path(block)));
@@ -142,6 +140,9 @@ impl Shelf {
             other => other,
         };
         let file = Arc::new(file?);
+        if !file.is_plausible() {
+            return Err(damaged("cut off"));
+        }
         self.disk.files.keep(self.area.id, block, &file);
         Ok(file)
     }
@@ -178,7 +179,7 @@ impl Shelf {
 }
 
 /// Writes what is pending until nothing is.
-fn write_pending(disk: &Arc<Disk>) {
+pub fn write_pending(disk: &Arc<Disk>) {
     loop {
         let Some(job) = disk.books().pending.next() else { break };
         let written = write_block(disk, &job);
@@ -192,7 +193,8 @@ fn write_pending(disk: &Arc<Disk>) {
         let wanted = disk.books().pending.finish(&job);
         if !wanted && written {
             let shelf = Shelf { disk: Arc::clone(disk), area: Arc::clone(&job.area) };
-            shelf.remove(job.block);
+            let staged = shelf.forget(job.block);
+            shelf.remove(job.block, staged);
         }
         if disk.is_over() {
             disk.evict((0, 0));

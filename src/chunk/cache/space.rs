@@ -44,3 +44,26 @@ impl Room {
         self.missing(ratio) != (0, 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_missing_in_bytes_or_in_inodes() {
+        let room = Room { bytes: 1000, free_bytes: 300, inodes: 100, free_inodes: 30 };
+        assert_eq!(room.missing(0.25), (0, 0));
+        assert_eq!(room.missing(0.5), (200, 20));
+        assert!(!room.is_short(0.25) && room.is_short(0.5));
+        assert!(Room { free_inodes: 1, ..room }.is_short(0.25));
+        assert!(!Room { inodes: 0, free_inodes: 0, ..room }.is_short(0.25));
+    }
+
+    #[test]
+    fn the_file_system_answers() {
+        let folder = tempfile::tempdir().unwrap();
+        let room = Statvfs.room(folder.path()).unwrap();
+        assert!(room.bytes > 0 && room.free_bytes <= room.bytes);
+        assert!(Statvfs.room(&folder.path().join("missing")).is_err());
+    }
+}

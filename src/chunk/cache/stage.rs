@@ -73,7 +73,13 @@ impl Shelf {
         let read = || {
             let path = self.area.staged_path(block);
             let file = BlockFile::open(&path, block.size, Checksum::Full)?;
-            Ok((file.read(&(0..block.size))?, file.tier()?))
+            let body = file.read(&(0..block.size))?;
+            // Data in the wrong tier is better than data that is not uploaded.
+            let tier = file.tier().unwrap_or_else(|error| {
+                tracing::warn!("{}: {error}: uploaded to the default tier", path.display());
+                0
+            });
+            Ok((body, tier))
         };
         read().map_err(|error: io::Error| match error.kind() {
             ErrorKind::NotFound => Error::NotFound,

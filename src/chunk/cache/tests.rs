@@ -1,6 +1,11 @@
 //! The cache through its interface, on real directories.
 
+mod damage;
+mod dirs;
+mod failing;
 mod keeping;
+mod limits;
+mod sharing;
 mod staging;
 
 use std::ops::Range;

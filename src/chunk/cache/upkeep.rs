@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -42,81 +42,105 @@ impl Upkeep {
     pub async fn run(self, end: CancellationToken) {
         let start = Instant::now();
         let (mut looked, mut swept, mut scanned) = (start, start, start);
+        let mut work: Vec<Work> = self.disks.iter().map(|_| Work::default()).collect();
         let mut ticks = interval(if self.disks.is_empty() { self.pause() } else { TICK });
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            tokio::select! {
-                () = end.cancelled() => return,
-                now = ticks.tick() => {
-                    let due = |last: &mut Instant, every: Duration| {
-                        let due = now.duration_since(*last) >= every;
-                        if due {
-                            *last = now;
-                        }
-                        due
-                    };
-                    let chores = Chores {
-                        look: due(&mut looked, LOOK),
-                        sweep: due(&mut swept, self.pause()),
-                        scan: !self.scan_interval.is_zero()
-                            && due(&mut scanned, self.scan_interval),
-                    };
-                    self.round(chores).await;
+            let now = tokio::select! {
+                () = end.cancelled() => break,
+                now = ticks.tick() => now,
+            };
+            let due = |last: &mut Instant, every: Duration| {
+                let due = now.duration_since(*last) >= every;
+                if due {
+                    *last = now;
                 }
+                due
+            };
+            let chores = Chores {
+                look: due(&mut looked, LOOK),
+                expire: due(&mut swept, self.pause()).then(|| self.expired()),
+            };
+            if let (Some(memory), Some(Some(since))) = (&self.memory, chores.expire) {
+                memory.expire(since);
+            }
+            let scan = !self.scan_interval.is_zero() && due(&mut scanned, self.scan_interval);
+            for (disk, work) in self.disks.iter().zip(&mut work) {
+                self.begin(disk, work, chores, scan);
             }
         }
+        for Work { chores, scan } in work {
+            for task in [chores, scan].into_iter().flatten() {
+                let _ = task.await;
+            }
+        }
+    }
+
+    /// Starts what is due on a disk. A disk that is still busy with the last time, perhaps since it
+    /// hangs, holds up nobody else.
+    fn begin(&self, disk: &Arc<Disk>, work: &mut Work, chores: Chores, scan: bool) {
+        disk.tick();
+        if is_idle(work.chores.as_ref()) {
+            let disk = Arc::clone(disk);
+            work.chores = Some(spawn_blocking(move || chores.on(&disk)));
+        }
+        if scan && is_idle(work.scan.as_ref()) {
+            let (disk, stop) = (Arc::clone(disk), Arc::clone(&self.stop));
+            work.scan = Some(spawn_blocking(move || {
+                for area in disk.areas() {
+                    Shelf { disk: Arc::clone(&disk), area }.scan(&stop);
+                }
+            }));
+        }
+    }
+
+    /// Blocks that were not used since then are expired.
+    fn expired(&self) -> Option<u32> {
+        let age = u32::try_from(self.expire.as_secs()).unwrap_or(u32::MAX);
+        (!self.expire.is_zero()).then(|| now().saturating_sub(age))
     }
 
     /// Between two looks for expired blocks.
     fn pause(&self) -> Duration {
         if self.expire.is_zero() { MINUTE } else { self.expire.min(MINUTE).max(TICK) }
     }
+}
 
-    async fn round(&self, chores: Chores) {
-        let since = (!self.expire.is_zero() && chores.sweep).then(|| {
-            now().saturating_sub(u32::try_from(self.expire.as_secs()).unwrap_or(u32::MAX))
-        });
-        if let (Some(memory), Some(since)) = (&self.memory, since) {
-            memory.expire(since);
-        }
-        for disk in &self.disks {
-            let (disk, stop) = (Arc::clone(disk), Arc::clone(&self.stop));
-            // It cannot fail; if it did, the next round would do it.
-            let _ = spawn_blocking(move || chores.on(&disk, since, &stop)).await;
-        }
-    }
+/// What runs on a disk.
+#[derive(Default)]
+struct Work {
+    chores: Option<JoinHandle<()>>,
+    scan: Option<JoinHandle<()>>,
 }
 
 /// What is due.
 #[derive(Debug, Clone, Copy)]
 struct Chores {
     look: bool,
-    sweep: bool,
-    scan: bool,
+    /// Closing what others have removed, and dropping what was not used since.
+    expire: Option<Option<u32>>,
 }
 
 impl Chores {
-    fn on(self, disk: &Arc<Disk>, since: Option<u32>, stop: &AtomicBool) {
-        disk.tick();
+    fn on(self, disk: &Arc<Disk>) {
         if disk.state() == State::Unstable {
             probe(disk);
         }
         if self.look {
             disk.make_room();
         }
-        if self.sweep {
-            disk.files.close_removed();
-        }
-        for area in disk.areas() {
-            let shelf = Shelf { disk: Arc::clone(disk), area };
-            if let Some(since) = since {
-                shelf.expire(since);
-            }
-            if self.scan {
-                shelf.scan(stop);
+        let Some(expire) = self.expire else { return };
+        disk.files.close_removed();
+        if let Some(since) = expire {
+            for area in disk.areas() {
+                Shelf { disk: Arc::clone(disk), area }.expire(since);
             }
         }
     }
+}
+
+fn is_idle(task: Option<&JoinHandle<()>>) -> bool {
+    task.is_none_or(JoinHandle::is_finished)
 }
 
 /// Tries whether a disk in doubt can write and read; [`Disk::attempt`] takes note.

@@ -11,6 +11,7 @@ use super::Common;
 use super::health::State;
 use super::ledger::AreaId;
 use super::memory::Memory;
+use super::removal::Removal;
 use super::ring::{Ring, legacy_owner};
 use super::shelf::{Known, Shelf};
 use super::usage::{CacheUsage, Counters};
@@ -60,7 +61,7 @@ impl VolumeCache {
         let read = match &self.place {
             Place::Memory(memory, area) => memory.read(*area, block, &range),
             Place::Disks(disks) => {
-                let shelf = disks.owner(&self.layout.key(block))?;
+                let shelf = disks.owner(self.key(block))?;
                 match shelf.locate(block) {
                     Known::Body(body) => Some(cut(&body, &range)),
                     Known::OnDisk | Known::Perhaps => shelf.read_now(block, &range),
@@ -81,7 +82,7 @@ impl VolumeCache {
         }
         match &self.place {
             Place::Memory(memory, area) => memory.put(*area, block, &body, &self.counters),
-            Place::Disks(disks) => match disks.owner(&self.layout.key(block)) {
+            Place::Disks(disks) => match disks.owner(self.key(block)) {
                 Some(shelf) => {
                     shelf.put(block, body, self.common.max_pending, &self.common.runtime);
                 }
@@ -96,10 +97,7 @@ impl VolumeCache {
         match &self.place {
             Place::Memory(memory, area) => memory.contains(*area, block),
             Place::Disks(disks) => {
-                let key = self.layout.key(block);
-                disks
-                    .candidates(&key)
-                    .any(|shelf| matches!(shelf.locate(block), Known::Body(_) | Known::OnDisk))
+                disks.candidates(self.key(block)).any(|shelf| shelf.knows(block))
             }
         }
     }
@@ -109,16 +107,14 @@ impl VolumeCache {
         match &self.place {
             Place::Memory(memory, area) => memory.remove(*area, block),
             Place::Disks(disks) => {
-                let shelves: Vec<Shelf> =
-                    disks.candidates(&self.layout.key(block)).cloned().collect();
-                for shelf in &shelves {
-                    shelf.forget(block);
-                }
-                self.common.runtime.spawn_blocking(move || {
-                    for shelf in shelves {
-                        shelf.remove(block);
-                    }
+                let shelves = disks.candidates(self.key(block)).cloned();
+                let forgotten = shelves.map(|shelf| {
+                    let staged = shelf.forget(block);
+                    (shelf, staged)
                 });
+                let removal = Removal { block, shelves: forgotten.collect() };
+                let Common { removals, tasks, runtime, .. } = &*self.common;
+                removals.add(removal, tasks, runtime);
             }
         }
     }
@@ -139,7 +135,7 @@ impl VolumeCache {
         let Place::Disks(disks) = &self.place else {
             return Err(refused("the cache is in memory"));
         };
-        let shelf = disks.owner(&key).ok_or_else(|| refused("no disk is left"))?.clone();
+        let shelf = disks.owner(self.key(block)).ok_or_else(|| refused("no disk is left"))?.clone();
         if let Some(cause) = shelf.refuses_staging() {
             return Err(refused(cause));
         }
@@ -230,6 +226,14 @@ impl VolumeCache {
         }
     }
 
+    /// The number of the directory that a block belongs to.
+    #[cfg(test)]
+    pub(super) fn shelf_number(&self, block: BlockKey) -> Option<usize> {
+        let Place::Disks(disks) = &self.place else { return None };
+        let owner = disks.owner(self.key(block))?.area.id;
+        disks.shelves.iter().position(|shelf| shelf.as_ref().is_some_and(|s| s.area.id == owner))
+    }
+
     async fn find(&self, block: BlockKey, range: Range<u32>) -> Option<Bytes> {
         if !fits(block, &range) {
             return None;
@@ -238,7 +242,7 @@ impl VolumeCache {
             Place::Memory(memory, area) => return memory.read(*area, block, &range),
             Place::Disks(disks) => disks,
         };
-        let shelves: Vec<Shelf> = disks.candidates(&self.layout.key(block)).cloned().collect();
+        let shelves: Vec<Shelf> = disks.candidates(self.key(block)).cloned().collect();
         for shelf in shelves {
             let read = match shelf.locate(block) {
                 Known::Body(body) => Some(cut(&body, &range)),
@@ -252,11 +256,16 @@ impl VolumeCache {
         None
     }
 
+    /// The name of a block, for where it matters.
+    fn key(&self, block: BlockKey) -> impl Fn() -> String + Copy {
+        let layout = self.layout;
+        move || layout.key(block)
+    }
+
     /// Every disk, the one that should have the block first.
     fn shelves(&self, block: BlockKey) -> Vec<Shelf> {
         let Place::Disks(disks) = &self.place else { return Vec::new() };
-        let key = self.layout.key(block);
-        let owner = disks.owner(&key).map(|shelf| shelf.area.id);
+        let owner = disks.owner(self.key(block)).map(|shelf| shelf.area.id);
         let mut shelves: Vec<Shelf> = disks.all().cloned().collect();
         shelves.sort_by_key(|shelf| Some(shelf.area.id) != owner);
         shelves
@@ -289,10 +298,14 @@ impl Disks {
     }
 
     /// The disk that a block belongs to.
-    fn owner(&self, key: &str) -> Option<&Shelf> {
+    fn owner(&self, key: impl Fn() -> String) -> Option<&Shelf> {
+        if let [only] = &self.shelves[..] {
+            return only.as_ref().filter(|shelf| shelf.disk.state() != State::Down);
+        }
+        let key = key();
         loop {
             let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
-            let number = ring.owner(key)?;
+            let number = ring.owner(&key)?;
             drop(ring);
             let shelf = self.shelves[number].as_ref()?;
             if shelf.disk.state() != State::Down {
@@ -302,12 +315,14 @@ impl Disks {
         }
     }
 
-    /// Where a block may be: where it belongs, then where an older client has put it, then, if
-    /// that is the only place it is in, on a disk that was given up.
-    fn candidates(&self, key: &str) -> impl Iterator<Item = &Shelf> {
+    /// Where a block may be: where it belongs, then where an older client has put it.
+    fn candidates(&self, key: impl Fn() -> String + Copy) -> impl Iterator<Item = &Shelf> {
         let owner = self.owner(key);
-        let legacy = self.shelves.get(legacy_owner(key, self.shelves.len()));
-        let legacy = legacy.and_then(Option::as_ref);
+        let legacy = match &self.shelves[..] {
+            // Also if it is given up: what is staged there is nowhere else.
+            [only] => only.as_ref(),
+            several => several[legacy_owner(&key(), several.len())].as_ref(),
+        };
         let other =
             legacy.filter(|legacy| owner.is_none_or(|owner| owner.area.id != legacy.area.id));
         owner.into_iter().chain(other)

@@ -164,7 +164,7 @@ fn s3(url: &Url, address: &mut Address, env: Lookup<'_>) -> Result<()> {
     let aws = host.contains(".amazonaws.com");
     let mut region = None;
     if !path.is_empty() {
-        address.bucket = first(path, '/').to_owned();
+        first(path, '/').clone_into(&mut address.bucket);
         if aws {
             region = Some(aws_region(&host));
         } else {
@@ -204,7 +204,8 @@ fn s3(url: &Url, address: &mut Address, env: Lookup<'_>) -> Result<()> {
 /// `http://host:port/bucket`, also with `minio/` before the bucket.
 fn minio(url: &Url, address: &mut Address, env: Lookup<'_>) -> Result<()> {
     let path = url.path().trim_start_matches('/');
-    address.bucket = first(path.strip_prefix("minio/").unwrap_or(path), '/').to_owned();
+    let path = path.strip_prefix("minio/").unwrap_or(path);
+    first(path, '/').clone_into(&mut address.bucket);
     address.endpoint = Some(endpoint(url, &host(url)?));
     let said = address.region.take().or_else(|| env("MINIO_REGION"));
     address.region = Some(said.unwrap_or_else(|| DEFAULT_REGION.to_owned()));
@@ -216,9 +217,10 @@ fn oss(url: &Url, address: &mut Address, env: Lookup<'_>) -> Result<()> {
     split_host(url, address)?;
     let domain = host(url)?.split_once('.').map(|(_, rest)| rest.to_owned()).unwrap_or_default();
     address.path_style = domain.contains(".privatelink.");
-    let label = match address.path_style {
-        true => domain.split('.').nth(2).unwrap_or_default(),
-        false => first(&domain, '.'),
+    let label = if address.path_style {
+        domain.split('.').nth(2).unwrap_or_default()
+    } else {
+        first(&domain, '.')
     };
     let known = domain.ends_with(".aliyuncs.com").then(|| {
         let label = label.strip_prefix("oss-").unwrap_or(label);

@@ -48,8 +48,7 @@ where
     match error {
         SdkError::DispatchFailure(failure) => {
             let source = failure.as_connector_error().map(|error| {
-                std::error::Error::source(error)
-                    .map_or_else(|| error.to_string(), |cause| causes(cause))
+                std::error::Error::source(error).map_or_else(|| error.to_string(), causes)
             });
             source.unwrap_or_else(|| "the request could not be sent".to_owned())
         }

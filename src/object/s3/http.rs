@@ -37,7 +37,8 @@ pub fn client(url: &url::Url, tls: ClientConfig) -> Result<SharedHttpClient> {
         .as_str()
         .parse()
         .map_err(|error| Error::BadInput(format!("address of the bucket: {error}")))?;
-    let connector = match Matcher::from_env().intercept(&uri) {
+    let proxy = Matcher::from_env().intercept(&uri).filter(|_| !is_loopback(url));
+    let connector = match proxy {
         Some(proxy) => {
             let tunnel = Tunnel::new(proxy.uri().clone(), tcp);
             match proxy.basic_auth() {
@@ -48,6 +49,16 @@ pub fn client(url: &url::Url, tls: ClientConfig) -> Result<SharedHttpClient> {
         None => shared(secured(tcp, tls)),
     };
     Ok(http_client_fn(move |_, _| connector.clone()))
+}
+
+/// What is on this machine is never asked through a proxy, as in the Go client.
+fn is_loopback(url: &url::Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
 }
 
 fn secured<C>(inner: C, tls: ClientConfig) -> HttpsConnector<C> {
@@ -91,7 +102,7 @@ where
         };
         let answer = self.0.request(request);
         HttpConnectorFuture::new(async move {
-            let answer = answer.await.map_err(failure)?.map(SdkBody::from_body_1_x);
+            let answer = answer.await.map_err(|error| failure(&error))?.map(SdkBody::from_body_1_x);
             HttpResponse::try_from(answer)
                 .map_err(|error| ConnectorError::other(error.into(), None))
         })
@@ -99,8 +110,8 @@ where
 }
 
 /// Says what went wrong at the bottom: the layers above it only say that something did.
-fn failure(error: ClientError) -> ConnectorError {
-    let mut cause: &dyn StdError = &error;
+fn failure(error: &ClientError) -> ConnectorError {
+    let mut cause: &dyn StdError = error;
     while let Some(below) = cause.source() {
         cause = below;
     }

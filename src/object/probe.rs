@@ -1,0 +1,135 @@
+//! Finding out whether a store works before a volume relies on it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use rand::RngExt;
+use rand::distr::Alphanumeric;
+use tracing::warn;
+
+use super::ObjectStore;
+use crate::error::{Error, Result};
+
+/// Where test objects lie, beside a volume's own: its other clients know to leave them alone.
+pub const TESTING: &str = "testing/";
+
+/// How long to wait after each failure but the last.
+const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
+
+/// Writes an object in a tier and deletes it again, and in between, if it `reads`, compares: there
+/// are classes that cannot be read at once. Makes the bucket if it can and must.
+pub async fn probe(store: &dyn ObjectStore, tier: u8, reads: bool) -> Result<()> {
+    let name: String = rand::rng().sample_iter(Alphanumeric).take(10).map(char::from).collect();
+    let key = format!("{TESTING}{name}");
+    let body: Bytes = rand::random::<[u8; 100]>().to_vec().into();
+    let mut pauses = PAUSES.iter();
+    loop {
+        let Err(error) = attempt(store, &key, &body, tier, reads).await else { break };
+        let Some(pause) = pauses.next() else { return Err(error) };
+        warn!(%error, "the storage test failed and is tried again in {pause:?}");
+        tokio::time::sleep(*pause).await;
+    }
+    // Only a file system has something there.
+    let _ = store.delete(TESTING).await;
+    Ok(())
+}
+
+async fn attempt(
+    store: &dyn ObjectStore,
+    key: &str,
+    body: &Bytes,
+    tier: u8,
+    reads: bool,
+) -> Result<()> {
+    if let Err(error) = store.put(key, body.clone(), tier).await {
+        store.create().await.map_err(|second| first_of(&error, &second))?;
+        store.put(key, body.clone(), tier).await?;
+    }
+    let outcome = if reads { compare(store, key, body).await } else { Ok(()) };
+    if let Err(error) = store.delete(key).await {
+        // One may be allowed to write and not to delete; the volume then never shrinks.
+        warn!(%error, "the test object could not be deleted");
+    }
+    outcome
+}
+
+async fn compare(store: &dyn ObjectStore, key: &str, body: &Bytes) -> Result<()> {
+    if store.get(key, None).await? == body {
+        return Ok(());
+    }
+    Err(Error::Storage {
+        place: store.place().to_owned(),
+        action: "read back",
+        key: key.to_owned(),
+        cause: "it is not what was written".to_owned(),
+    })
+}
+
+/// Both failures: the bucket cannot be made because the first thing that failed was another one.
+fn first_of(error: &Error, second: &Error) -> Error {
+    match error {
+        Error::Storage { place, action, key, cause } => Error::Storage {
+            place: place.clone(),
+            action,
+            key: key.clone(),
+            cause: format!("{cause}; nor could the bucket be made: {second}"),
+        },
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::faulty::{Fault, FaultyStore};
+    use super::super::mem::MemStore;
+    use super::*;
+
+    fn faulty() -> (Arc<MemStore>, FaultyStore) {
+        let bucket = Arc::new(MemStore::default());
+        (bucket.clone(), FaultyStore::new(bucket))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_works_is_left_as_it_was() {
+        let (bucket, store) = faulty();
+        probe(&store, 0, true).await.unwrap();
+        assert_eq!(bucket.list("", "", 9).await.unwrap(), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_answers_with_something_else_is_refused() {
+        let (bucket, store) = faulty();
+        let one = [Fault::None, Fault::WrongByte, Fault::None];
+        store.script([one, one, one].concat());
+        let error = probe(&store, 0, true).await.unwrap_err();
+        assert!(error.to_string().contains("not what was written"), "{error}");
+        assert_eq!(bucket.list("", "", 9).await.unwrap(), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_fails_at_first_is_given_time() {
+        let (_, store) = faulty();
+        // Put, make the bucket, put again: twice.
+        store.script([Fault::Error, Fault::None, Fault::Error, Fault::Error, Fault::Error]);
+        probe(&store, 0, true).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_only_fails_is_refused_with_both_reasons() {
+        let (_, store) = faulty();
+        store.script([Fault::Error; 100]);
+        let error = probe(&store, 0, true).await.unwrap_err().to_string();
+        assert!(error.contains("put testing/") && error.contains("bucket be made"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_read_at_once_is_not_read() {
+        let (bucket, store) = faulty();
+        probe(&store, 3, false).await.unwrap();
+        // Put, delete, and delete the folder.
+        assert_eq!(store.requests(), 3);
+        assert_eq!(bucket.list("", "", 9).await.unwrap(), []);
+    }
+}

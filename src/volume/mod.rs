@@ -1,0 +1,3 @@
+//! One volume: what its setting says, put together.
+
+pub mod storage;

@@ -1,0 +1,164 @@
+//! Where a volume keeps its objects: from its setting, and from what this client was told.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::meta::record::Setting;
+use crate::object::{Encryption, Metrics, Spec, Tier};
+use crate::secret::Secret;
+
+/// What a client says about the store beside the setting, and in place of it.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    pub storage: Option<String>,
+    pub bucket: Option<String>,
+    /// Of files without a tier.
+    pub storage_class: Option<String>,
+    pub retries: Option<u32>,
+    pub get_timeout: Option<Duration>,
+    pub put_timeout: Option<Duration>,
+    /// Mbps, 0 for no limit.
+    pub upload_limit: Option<u64>,
+    /// Mbps, 0 for no limit.
+    pub download_limit: Option<u64>,
+    /// Of the volume's private key, if it is protected by one.
+    pub passphrase: Secret,
+    pub instance_credentials: bool,
+    /// Whether objects in files wait for the disk; they do unless told otherwise.
+    pub sync: Option<bool>,
+    pub metrics: Option<Metrics>,
+}
+
+impl Overrides {
+    /// What the environment says: `JFS_RSA_PASSPHRASE` as in JuiceFS, `JFS_FILE_SYNC=false` and
+    /// `JFS_INSTANCE_CREDENTIALS=true`.
+    pub fn from_environment() -> Result<Self> {
+        let passphrase = std::env::var("JFS_RSA_PASSPHRASE").unwrap_or_default();
+        Ok(Self {
+            passphrase: Secret::new(passphrase),
+            sync: flag("JFS_FILE_SYNC")?,
+            instance_credentials: flag("JFS_INSTANCE_CREDENTIALS")?.unwrap_or(false),
+            ..Self::default()
+        })
+    }
+}
+
+/// How to open the objects of a volume, with the secrets of the setting in the clear.
+///
+/// Limits are in Mbps where people say them; of these, 85 % are for bodies, as in JuiceFS, and the
+/// rest for what comes with them.
+pub fn spec(setting: &Setting, said: &Overrides) -> Result<Spec> {
+    let mut plain = setting.clone();
+    plain.decrypt()?;
+    let storage = said.storage.as_ref().unwrap_or(&plain.storage);
+    let bucket = said.bucket.as_ref().unwrap_or(&plain.bucket);
+    let mut spec = Spec::new(storage, bucket);
+    spec.access_key.clone_from(&plain.access_key);
+    spec.secret_key = plain.secret_key.clone();
+    spec.session_token = plain.session_token.clone();
+    spec.prefix = format!("{}/", plain.name);
+    spec.shards = u32::try_from(plain.shards)
+        .map_err(|_| Error::BadInput(format!("setting: {} shards", plain.shards)))?;
+    spec.tiers = (0..=u8::MAX)
+        .filter_map(|id| plain.tier(id))
+        .map(|tier| (tier.id, Tier { class: tier.storage_class, tag: tier.tag }))
+        .collect();
+    if let Some(class) = &said.storage_class {
+        spec.tiers.entry(0).or_default().class.clone_from(class);
+    }
+    if !plain.encrypt_key.is_empty() {
+        let (key, passphrase) = (plain.encrypt_key.clone(), said.passphrase.clone());
+        spec.encryption = Some(Encryption { algo: plain.encrypt_algo.clone(), key, passphrase });
+    }
+    spec.retries = said.retries.unwrap_or(spec.retries);
+    spec.get_timeout = said.get_timeout.unwrap_or(spec.get_timeout);
+    spec.put_timeout = said.put_timeout.unwrap_or(spec.put_timeout);
+    spec.upload_limit = bytes_per_second(said.upload_limit, plain.upload_limit);
+    spec.download_limit = bytes_per_second(said.download_limit, plain.download_limit);
+    spec.instance_credentials = said.instance_credentials;
+    spec.sync = said.sync.unwrap_or(spec.sync);
+    spec.metrics.clone_from(&said.metrics);
+    Ok(spec)
+}
+
+fn bytes_per_second(said: Option<u64>, stored: i64) -> u64 {
+    let mbps = said.unwrap_or_else(|| stored.try_into().unwrap_or_default());
+    mbps.saturating_mul(1_000_000 / 8 * 85 / 100)
+}
+
+fn flag(name: &str) -> Result<Option<bool>> {
+    match std::env::var(name).unwrap_or_default().to_lowercase().as_str() {
+        "" => Ok(None),
+        "1" | "true" => Ok(Some(true)),
+        "0" | "false" => Ok(Some(false)),
+        other => Err(Error::BadInput(format!("{name}={other} is neither true nor false"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn setting() -> Setting {
+        let mut setting = Setting::new("vol", Uuid::nil()).unwrap();
+        setting.storage = "S3".to_owned();
+        setting.bucket = "http://host/bucket-%d".to_owned();
+        setting.shards = 3;
+        setting.access_key = "key".to_owned();
+        setting.secret_key = Secret::new("secret");
+        setting.session_token = Secret::new("token");
+        setting.upload_limit = 100;
+        setting
+    }
+
+    #[test]
+    fn the_setting_says_where_objects_are() {
+        let mut setting = setting();
+        setting.encrypt().unwrap();
+        let spec = spec(&setting, &Overrides::default()).unwrap();
+        assert_eq!((spec.storage.as_str(), spec.prefix.as_str()), ("s3", "vol/"));
+        assert_eq!((spec.bucket.as_str(), spec.shards), ("http://host/bucket-%d", 3));
+        assert_eq!((spec.secret_key.expose(), spec.session_token.expose()), ("secret", "token"));
+        assert_eq!((spec.upload_limit, spec.download_limit), (10_625_000, 0));
+        assert_eq!(spec.tiers[&0], Tier::default());
+        assert!(spec.encryption.is_none());
+    }
+
+    #[test]
+    fn a_volume_older_than_tiers_has_the_class_that_it_names() {
+        let mut setting = setting();
+        setting.storage_class = "COLD".to_owned();
+        setting.tiers = None;
+        assert_eq!(spec(&setting, &Overrides::default()).unwrap().tiers[&0].class, "COLD");
+        let said = Overrides { storage_class: Some("HOT".to_owned()), ..Overrides::default() };
+        assert_eq!(spec(&setting, &said).unwrap().tiers[&0].class, "HOT");
+    }
+
+    #[test]
+    fn what_the_client_says_goes_before_the_setting() {
+        let said = Overrides {
+            bucket: Some("/elsewhere/".to_owned()),
+            storage: Some("file".to_owned()),
+            upload_limit: Some(8),
+            download_limit: Some(16),
+            retries: Some(2),
+            ..Overrides::default()
+        };
+        let spec = spec(&setting(), &said).unwrap();
+        assert_eq!((spec.storage.as_str(), spec.bucket.as_str()), ("file", "/elsewhere/"));
+        assert_eq!((spec.upload_limit, spec.download_limit), (850_000, 1_700_000));
+        assert_eq!(spec.retries, 2);
+    }
+
+    #[test]
+    fn a_private_key_comes_with_its_passphrase() {
+        let mut setting = setting();
+        setting.encrypt_key = Secret::new("key");
+        let said = Overrides { passphrase: Secret::new("sesame"), ..Overrides::default() };
+        let found = spec(&setting, &said).unwrap().encryption.unwrap();
+        assert_eq!((found.key.expose(), found.passphrase.expose()), ("key", "sesame"));
+        assert_eq!(found.algo, setting.encrypt_algo);
+    }
+}

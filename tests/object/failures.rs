@@ -1,0 +1,123 @@
+//! An S3 server that fails: what is told, and what is made good.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use jfs::object::{ObjectStore, Spec, open};
+use jfs::secret::Secret;
+use jfs::{Error, Result};
+
+use crate::s3::{ACCESS_KEY, Fault, S3Server, SECRET_KEY};
+
+fn told<T: std::fmt::Debug>(outcome: Result<T>) -> String {
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, Error::Storage { .. }), "{error:?}");
+    let told = error.to_string();
+    assert!(!told.contains(SECRET_KEY) && !told.contains("Signature="), "{told}");
+    told
+}
+
+async fn stocked(server: &S3Server, retries: u32) -> std::sync::Arc<dyn ObjectStore> {
+    let store = open(&Spec { retries, ..server.spec("bucket") }).unwrap();
+    store.put("a", Bytes::from(vec![7; 300_000]), 0).await.unwrap();
+    store
+}
+
+#[tokio::test]
+async fn an_error_names_place_key_code_status_and_request() {
+    let server = S3Server::start();
+    let store = stocked(&server, 0).await;
+    server.fail([Fault::Answer(403, "AccessDenied")]);
+    let told = told(store.get("a", None).await);
+    for part in
+        ["s3://127.0.0.1:", "/bucket/", "get a", "AccessDenied", "status 403", "test-request"]
+    {
+        assert!(told.contains(part), "{part} is not in: {told}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_bucket_is_not_a_missing_object() {
+    let server = S3Server::start();
+    let spec = Spec { bucket: server.address("nowhere"), ..server.spec("bucket") };
+    let store = open(&spec).unwrap();
+    assert!(told(store.get("a", None).await).contains("NoSuchBucket"));
+    told(store.head("a").await);
+    told(store.list("", "", 1).await);
+    // A proxy that knows nothing of objects.
+    server.fail([Fault::Answer(404, "")]);
+    told(open(&server.spec("bucket")).unwrap().get("a", None).await);
+}
+
+#[tokio::test]
+async fn wrong_keys_are_told_without_showing_them() {
+    let server = S3Server::start();
+    let mut spec = server.spec("bucket");
+    spec.secret_key = Secret::new("open sesame");
+    let told = told(open(&spec).unwrap().get("a", None).await);
+    assert!(told.contains("SignatureDoesNotMatch"), "{told}");
+    assert!(!told.contains("sesame"), "{told}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_told() {
+    let mut spec = Spec::new("s3", "http://127.0.0.1:1/bucket");
+    (spec.access_key, spec.secret_key) = (ACCESS_KEY.to_owned(), Secret::new(SECRET_KEY));
+    spec.retries = 0;
+    let told = told(open(&spec).unwrap().get("a", None).await);
+    assert!(told.contains("refused"), "{told}");
+}
+
+#[tokio::test]
+async fn wrong_bytes_are_caught_by_their_checksum() {
+    let server = S3Server::start();
+    let store = stocked(&server, 0).await;
+    server.fail([Fault::WrongByte]);
+    assert!(told(store.get("a", None).await).contains("checksum"));
+    server.fail([Fault::Short(1000)]);
+    assert!(told(store.get("a", None).await).contains("checksum"));
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_off_is_an_error_and_not_a_short_object() {
+    let server = S3Server::start();
+    let store = stocked(&server, 0).await;
+    for at in [0, 1, 200_000] {
+        server.fail([Fault::Cut(at)]);
+        told(store.get("a", None).await);
+    }
+    server.fail([Fault::Cut(10)]);
+    told(store.get("a", Some(0..1000)).await);
+    assert_eq!(store.get("a", None).await.unwrap().len(), 300_000);
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_come_in_time_is_an_error() {
+    let server = S3Server::start();
+    stocked(&server, 0).await;
+    let short = Duration::from_millis(200);
+    let spec = Spec { get_timeout: short, ..server.spec("bucket") };
+    let store = open(&spec).unwrap();
+    server.fail([Fault::Delay(Duration::from_mins(10))]);
+    assert!(told(store.get("a", None).await).contains("no answer within 200ms"));
+}
+
+#[tokio::test]
+async fn what_passes_is_tried_again() {
+    let server = S3Server::start();
+    let store = stocked(&server, 1).await;
+    for fault in [
+        Fault::Answer(503, "SlowDown"),
+        Fault::Answer(500, "InternalError"),
+        Fault::Cut(1000),
+        Fault::WrongByte,
+    ] {
+        server.fail([fault]);
+        assert_eq!(store.get("a", None).await.unwrap().len(), 300_000, "{fault:?}");
+    }
+    server.fail([Fault::LoseAnswer]);
+    store.put("b", Bytes::from_static(b"x"), 0).await.unwrap();
+    server.fail([Fault::LoseAnswer]);
+    store.delete("b").await.unwrap();
+    assert!(matches!(store.get("b", None).await, Err(Error::NotFound)));
+}

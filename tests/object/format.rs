@@ -1,0 +1,167 @@
+//! `format` and `config`: a storage is tested before a volume relies on it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use jfs::object::{Encryption, Spec, open};
+use jfs::secret::Secret;
+use tempfile::TempDir;
+
+use crate::s3::{ACCESS_KEY, S3Server, SECRET_KEY};
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/object/encrypt/golden");
+
+/// A folder with the metadata and objects of one volume.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn url(&self) -> String {
+        format!("sqlite3://{}", self.0.path().join("meta.db").display())
+    }
+
+    fn bucket(&self) -> String {
+        format!("{}/bucket/", self.0.path().display())
+    }
+
+    fn command(&self, action: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_jfs-mount"));
+        command.arg(action).arg(self.url()).env("AWS_EC2_METADATA_DISABLED", "true");
+        for name in ["JFS_NO_CHECK_OBJECT_STORAGE", "JFS_RSA_PASSPHRASE"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    fn format(&self, options: &[&str]) -> Output {
+        let mut command = self.command("format");
+        command.args(["vol", "--bucket", &self.bucket()]).args(options).output().unwrap()
+    }
+
+    fn config(&self, options: &[&str]) -> Output {
+        self.command("config").args(options).output().unwrap()
+    }
+
+    fn spec(&self) -> Spec {
+        Spec { prefix: "vol/".to_owned(), ..Spec::new("file", &self.bucket()) }
+    }
+
+    fn is_formatted(&self) -> bool {
+        self.command("status").output().unwrap().status.success()
+    }
+}
+
+fn names(folder: impl AsRef<Path>) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[track_caller]
+fn succeeded(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[track_caller]
+fn refused(output: &Output) -> String {
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_volume_leaves_its_mark_and_nothing_else() {
+    let place = Place::new();
+    let shown = succeeded(&place.format(&[]));
+    assert_eq!(names(place.bucket() + "vol"), ["juicefs_uuid"]);
+    let mark = open(&place.spec()).unwrap().get("juicefs_uuid", None).await.unwrap();
+    assert!(shown.contains(std::str::from_utf8(&mark).unwrap()), "{shown}");
+}
+
+#[test]
+fn a_place_that_has_something_is_refused() {
+    let place = Place::new();
+    fs::create_dir_all(place.bucket() + "vol/chunks").unwrap();
+    fs::write(place.bucket() + "vol/chunks/1_0_5", "block").unwrap();
+    let told = refused(&place.format(&[]));
+    assert!(told.contains("is not empty") && told.contains("chunks/1_0_5"), "{told}");
+    assert_eq!(names(place.bucket() + "vol"), ["chunks"]);
+    assert!(!place.is_formatted());
+}
+
+#[test]
+fn a_storage_that_does_not_work_is_refused_and_nothing_is_written() {
+    let place = Place::new();
+    fs::write(place.0.path().join("bucket"), "a file in the way").unwrap();
+    let told = refused(&place.format(&[]));
+    assert!(told.contains("does not work"), "{told}");
+    assert!(!place.is_formatted());
+}
+
+#[test]
+fn a_storage_that_is_not_to_be_checked_is_not_touched() {
+    let place = Place::new();
+    let mut command = place.command("format");
+    command.args(["vol", "--bucket", &place.bucket()]);
+    succeeded(&command.env("JFS_NO_CHECK_OBJECT_STORAGE", "1").output().unwrap());
+    assert!(!Path::new(&place.bucket()).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_mark_of_an_encrypted_volume_is_encrypted() {
+    let place = Place::new();
+    let key = format!("{GOLDEN}/legacy-aes.pem");
+    let options = ["--encrypt-rsa-key", &key, "--encrypt-algo", "chacha20-rsa"];
+    let told = refused(&place.format(&options));
+    assert!(told.contains("JFS_RSA_PASSPHRASE"), "{told}");
+
+    let mut command = place.command("format");
+    command.args(["vol", "--bucket", &place.bucket()]).args(options);
+    let shown = succeeded(&command.env("JFS_RSA_PASSPHRASE", "sesame").output().unwrap());
+    assert!(!shown.contains("sesame"));
+    let algo = "chacha20-rsa".to_owned();
+    let key = Secret::new(fs::read_to_string(&key).unwrap());
+    let encryption = Some(Encryption { algo, key, passphrase: Secret::new("sesame") });
+    let store = open(&Spec { encryption, ..place.spec() }).unwrap();
+    let mark = store.get("juicefs_uuid", None).await.unwrap();
+    assert!(shown.contains(std::str::from_utf8(&mark).unwrap()), "{shown}");
+}
+
+#[test]
+fn a_bucket_of_s3_is_made_and_its_keys_stay_secret() {
+    let place = Place::new();
+    let server = S3Server::start();
+    let bucket = server.address("fresh");
+    let mut command = place.command("format");
+    command.args(["vol", "--storage", "s3", "--bucket", &bucket]);
+    command.env("ACCESS_KEY", ACCESS_KEY).env("SECRET_KEY", SECRET_KEY);
+    let output = command.output().unwrap();
+    let shown = succeeded(&output) + &String::from_utf8_lossy(&output.stderr);
+    assert!(!shown.contains(SECRET_KEY), "{shown}");
+    assert!(server.seen().iter().any(|seen| seen.path == "/fresh/vol/juicefs_uuid"));
+
+    let told = refused(&place.config(&["--secret-key", "not the key"]));
+    assert!(told.contains("SignatureDoesNotMatch"), "{told}");
+    assert!(!told.contains("not the key"), "{told}");
+}
+
+#[test]
+fn a_changed_storage_is_tested_unless_forced_and_left_clean() {
+    let place = Place::new();
+    succeeded(&place.format(&[]));
+    let elsewhere = place.0.path().join("elsewhere");
+    let elsewhere = elsewhere.to_str().unwrap();
+    succeeded(&place.config(&["--bucket", elsewhere]));
+    assert_eq!(names(elsewhere), ["vol"]);
+    assert!(names(format!("{elsewhere}/vol")).is_empty());
+
+    let blocked = place.0.path().join("blocked");
+    fs::write(&blocked, "a file in the way").unwrap();
+    let blocked = blocked.to_str().unwrap();
+    let told = refused(&place.config(&["--bucket", blocked]));
+    assert!(told.contains("does not work"), "{told}");
+    succeeded(&place.config(&["--bucket", blocked, "--force"]));
+}

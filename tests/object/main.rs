@@ -1,0 +1,47 @@
+//! Object stores: one body for all of them, S3 on the wire and when it fails, and encrypted objects
+//! against the real Go client.
+#![cfg(test)]
+
+#[path = "../support/s3.rs"]
+mod s3;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod stores;
+
+/// Runs each body on each store: `conformance::store::body`. A new store is a new line here and a
+/// factory in `stores`.
+macro_rules! on_every_store {
+    ($($(#[doc = $doc:literal])* async fn $body:ident($store:ident) $block:block)*) => {
+        $($(#[doc = $doc])* async fn $body($store: &dyn jfs::object::ObjectStore) $block)*
+
+        on_store!(mem: $($body)*);
+        on_store!(file: $($body)*);
+        on_store!(s3: $($body)*);
+        on_store!(minio: $($body)*);
+        on_store!(prefixed_files: $($body)*);
+        on_store!(sharded_files: $($body)*);
+        on_store!(encrypted: $($body)*);
+        on_store!(flaky: $($body)*);
+    };
+}
+
+macro_rules! on_store {
+    ($store:ident: $($body:ident)*) => {
+        mod $store {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $body() {
+                super::$body($crate::stores::$store().store.as_ref()).await;
+            })*
+        }
+    };
+}
+
+mod conformance;
+mod failures;
+mod files;
+mod format;
+mod go;
+mod minio;
+mod tls;
+mod wire;

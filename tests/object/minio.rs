@@ -1,0 +1,99 @@
+//! A `minio` server for tests: on loopback, its objects in a folder that goes with it.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use jfs::object::Spec;
+use jfs::secret::Secret;
+use tempfile::TempDir;
+
+use crate::support::command::run;
+
+/// The first test on a machine builds the server.
+const BUILD: Duration = Duration::from_mins(30);
+const START_LIMIT: Duration = Duration::from_mins(1);
+const USER: &str = "test-user";
+const PASSWORD: &str = "test-password";
+
+/// Ends the server, and its folder, when its own input ends; it does so however this program ends.
+const KEEPER: &str = r#"
+    "$1" server --quiet --address "127.0.0.1:$2" "$3/data" >"$3/log" 2>&1 </dev/null &
+    server=$!
+    read -r _
+    kill "$server"
+    wait "$server"
+    rm -rf "$3"
+"#;
+
+pub struct MinioServer {
+    port: u16,
+    /// Held for its input, which ends with this program.
+    _keeper: Child,
+    dir: TempDir,
+}
+
+impl MinioServer {
+    /// The one server that the tests of this program share.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<MinioServer> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+
+    /// How to open a new bucket. To the server, a bucket is a folder.
+    pub fn spec(&self, bucket: &str) -> Spec {
+        let folder = self.dir.path().join("data").join(bucket);
+        std::fs::create_dir_all(folder).expect("a folder for the bucket");
+        let mut spec = Spec::new("minio", &format!("http://127.0.0.1:{}/{bucket}", self.port));
+        (spec.access_key, spec.secret_key) = (USER.to_owned(), Secret::new(PASSWORD));
+        spec.retries = 0;
+        spec
+    }
+
+    fn start() -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/minio.sh");
+        let built = run(Command::new(script), BUILD).ok().stdout;
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        drop(listener);
+        let keeper = Command::new("sh")
+            .args(["-c", KEEPER, "sh", built.trim_end(), &port.to_string()])
+            .arg(dir.path())
+            .env("MINIO_ROOT_USER", USER)
+            .env("MINIO_ROOT_PASSWORD", PASSWORD)
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let begun = Instant::now();
+        while !is_up(port) {
+            let log = dir.path().join("log");
+            assert!(
+                begun.elapsed() < START_LIMIT,
+                "minio does not start; it says:\n{}",
+                std::fs::read_to_string(log).unwrap_or_default()
+            );
+            thread::sleep(Duration::from_millis(50));
+        }
+        Self { port, _keeper: keeper, dir }
+    }
+}
+
+/// Whether it answers and is done with its start.
+fn is_up(port: u16) -> bool {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(
+            b"GET /minio/health/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+}
