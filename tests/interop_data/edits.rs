@@ -30,7 +30,7 @@ impl Case {
     /// The bytes of the write that is edit number `index`.
     pub fn bytes(&self, index: usize) -> Vec<u8> {
         match self.edits[index] {
-            Edit::Write { len, .. } => content(seed(self.name) + index as u64, len),
+            Edit::Write { len, .. } => content(seed(self.name) ^ (index as u64) << 40, len),
             _ => Vec::new(),
         }
     }
@@ -125,5 +125,5 @@ fn content(seed: u64, len: u64) -> Vec<u8> {
 }
 
 fn seed(name: &str) -> u64 {
-    name.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte))
+    name.bytes().fold(7, |sum: u64, byte| sum.wrapping_mul(31) ^ u64::from(byte))
 }
