@@ -119,8 +119,9 @@ impl Line {
             drop(desk);
             let done = socket.turn(&self.bell, &mut values);
             desk = self.lock();
-            desk.queue.mark_sent(socket.sent());
+            // In this order: what has arrived did so before anything was sent in this turn.
             let (answered, sense) = desk.queue.answer(&mut values, me, &mut rest.wakes);
+            desk.queue.mark_sent(socket.sent());
             self.room.add_permits(answered);
             // Somebody else may have ended the line.
             if desk.end.is_some() {

@@ -193,13 +193,7 @@ impl Queue {
         }
     }
 
-    fn settle(
-        &mut self,
-        index: usize,
-        answer: Answer,
-        me: Option<Ticket>,
-        wakes: &mut Vec<Waker>,
-    ) {
+    fn settle(&mut self, index: usize, answer: Answer, me: Option<Ticket>, wakes: &mut Vec<Waker>) {
         let state = &mut self.slots[index].state;
         match std::mem::replace(state, State::Answered(answer)) {
             State::Waiting(waker) => {
