@@ -181,7 +181,7 @@ impl Desk {
         Ok(self.queue.join(pipe.len(), self.out.len() - before, waker))
     }
 
-    /// Whom to wake for what is due, if its waker may be the one that leaves.
+    /// Whom to wake when somebody leaves who may have been woken for what is due.
     fn heir(&self) -> Option<Waker> {
         if self.due { self.queue.first() } else { None }
     }
@@ -216,6 +216,7 @@ impl Future for Waiting<'_> {
                     // Others are on the move as well: those that can run now get to put their
                     // commands into the same write.
                     if !std::mem::replace(&mut desk.due, true) {
+                        drop(desk);
                         cx.waker().wake_by_ref();
                     }
                     return Poll::Pending;
