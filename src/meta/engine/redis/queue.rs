@@ -195,17 +195,14 @@ impl Queue {
 
     fn settle(&mut self, index: usize, answer: Answer, me: Option<Ticket>, wakes: &mut Vec<Waker>) {
         let state = &mut self.slots[index].state;
-        match std::mem::replace(state, State::Answered(answer)) {
-            State::Waiting(waker) => {
-                self.waiting -= 1;
-                if me != Some(Ticket(index)) {
-                    wakes.push(waker);
-                }
+        if let State::Waiting(waker) = std::mem::replace(state, State::Answered(answer)) {
+            self.waiting -= 1;
+            if me != Some(Ticket(index)) {
+                wakes.push(waker);
             }
-            _ => {
-                *state = State::Free;
-                self.free.push(index);
-            }
+        } else {
+            *state = State::Free;
+            self.free.push(index);
         }
     }
 }
