@@ -4,6 +4,7 @@
 //! `cargo bench --bench mdtest -- --help`
 
 mod go;
+mod limit;
 mod mix;
 mod ops;
 #[allow(
@@ -86,6 +87,20 @@ fn main() -> Result<()> {
             }
         }
         println!("\n{}:\n\n{table}", engine.name());
+        if let (EngineKind::Redis, Some(server)) = (engine, &server) {
+            print_limits(&args, server)?;
+        }
+    }
+    Ok(())
+}
+
+/// What no client on this machine can be faster than.
+fn print_limits(args: &Args, server: &RedisServer) -> Result<()> {
+    for width in &args.widths {
+        let count = args.count.unwrap_or(EngineKind::Redis.count());
+        let rates = (0..args.rounds).map(|_| limit::rate(server.port(), *width, count));
+        let rate = table::median(&rates.collect::<Result<Vec<_>>>()?);
+        println!("a bare GET over one blocking socket, {width} in each write: {rate:.0} /s");
     }
     Ok(())
 }

@@ -1,23 +1,20 @@
-//! Links: one connection to one server, shared by all requests.
+//! Links: connections to servers, dialed, logged in, and watched for answers that do not come.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, RedisError, Value};
+use redis::Pipeline;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
 use super::address::{Endpoint, Login};
 use super::fault::{Fault, engine, unreachable};
+use super::line::Line;
+use super::queue::Answer;
+use super::socket::Stream;
 use crate::error::{Error, Result};
-
-/// Requests waiting to be written; more wait for their turn.
-const QUEUE: usize = 1024;
 
 /// How to reach servers of one address.
 pub(super) struct Dialer {
@@ -28,20 +25,11 @@ pub(super) struct Dialer {
     pub answer_timeout: Option<Duration>,
 }
 
-/// An open connection. Its driver notices when the server hangs up.
+/// An open connection, shared by all requests.
 pub(super) struct Link {
     pub endpoint: Endpoint,
-    connection: MultiplexedConnection,
-    dead: Arc<AtomicBool>,
-    driver: AbortHandle,
-}
-
-/// Why a request has no answer.
-pub(super) enum Silence {
-    /// It was never sent: the link was already down.
-    Unsent(String),
-    /// It was sent, or may have been.
-    Lost(String),
+    line: Arc<Line>,
+    watch: Option<AbortHandle>,
 }
 
 impl Dialer {
@@ -73,25 +61,7 @@ impl Dialer {
     async fn greet(&self, endpoint: &Endpoint, login: &Login) -> Result<Link> {
         let failed = |error: String| unreachable(&self.place, format!("{endpoint}: {error}"));
         let stream = self.connect(endpoint).await.map_err(&failed)?;
-        // Without login and database the library sends nothing by itself, so that all of the
-        // greeting below is one round trip and its errors keep their words.
-        let info = RedisConnectionInfo::default().set_skip_set_lib_name();
-        let config = AsyncConnectionConfig::new()
-            .set_response_timeout(self.answer_timeout)
-            .set_pipeline_buffer_size(QUEUE);
-        let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, config)
-            .await
-            .map_err(|error| failed(error.to_string()))?;
-        let dead = Arc::new(AtomicBool::new(false));
-        let driver = tokio::spawn({
-            let dead = dead.clone();
-            async move {
-                driver.await;
-                dead.store(true, Ordering::Release);
-            }
-        })
-        .abort_handle();
-        let link = Link { endpoint: endpoint.clone(), connection, dead, driver };
+        let link = Link::new(endpoint.clone(), stream, self.answer_timeout);
         if let Some(password) = &login.password {
             let mut hello = redis::cmd("AUTH");
             if let Some(user) = &login.user {
@@ -135,56 +105,53 @@ impl Dialer {
 }
 
 impl Link {
+    pub fn new(endpoint: Endpoint, stream: Stream, answer_timeout: Option<Duration>) -> Self {
+        let line = Line::new(endpoint.to_string(), stream);
+        let watch = answer_timeout.map(|limit| {
+            let cause = format!("{endpoint} did not answer in time");
+            tokio::spawn(watch(Arc::downgrade(&line), limit, cause)).abort_handle()
+        });
+        Self { endpoint, line, watch }
+    }
+
     /// Sends all commands at once and waits for their answers; errors of single commands are among
     /// the values.
-    pub async fn exchange(&self, pipe: &Pipeline) -> Result<Vec<Value>, Silence> {
-        if self.is_dead() {
-            return Err(Silence::Unsent("the server closed the connection".to_owned()));
-        }
-        self.connection
-            .clone()
-            .send_packed_commands(pipe, 0, pipe.len())
-            .await
-            .map_err(|error| self.lost(&error))
+    pub async fn exchange(&self, pipe: &Pipeline) -> Answer {
+        self.line.exchange(pipe).await
     }
 
     pub fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Acquire)
+        self.line.is_dead()
     }
 
     /// Drops the connection under all requests that still wait.
     pub fn cut(&self) {
-        self.dead.store(true, Ordering::Release);
-        self.driver.abort();
-    }
-
-    fn lost(&self, error: &RedisError) -> Silence {
-        // After a timeout, or an answer that does not parse, nothing that follows can be trusted
-        // to arrive.
-        self.cut();
-        if error.is_timeout() {
-            return Silence::Lost(format!("{} did not answer in time", self.endpoint));
-        }
-        Silence::Lost(format!("lost the connection to {}: {error}", self.endpoint))
+        self.line.cut("the connection was closed");
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.driver.abort();
-    }
-}
-
-impl Silence {
-    pub fn cause(self) -> String {
-        match self {
-            Self::Unsent(cause) | Self::Lost(cause) => cause,
+        if let Some(watch) = &self.watch {
+            watch.abort();
         }
     }
 }
 
-/// Any of the three kinds of stream.
-type Stream = Box<dyn Io>;
-
-trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+/// Ends a line on which an answer is overdue: after that, nothing that follows can be trusted to
+/// arrive. One timer does for all: answers come in order, so the oldest request is due first.
+async fn watch(line: Weak<Line>, limit: Duration, cause: String) {
+    let mut left = limit;
+    loop {
+        tokio::time::sleep(left).await;
+        let Some(line) = line.upgrade() else { return };
+        if line.is_dead() {
+            return;
+        }
+        let waited = line.oldest().map_or(Duration::ZERO, |since| since.elapsed());
+        if waited >= limit {
+            return line.cut(&cause);
+        }
+        left = limit.saturating_sub(waited);
+    }
+}

@@ -12,7 +12,8 @@ use redis::{Cmd, Pipeline, Value};
 
 use super::address::{Address, Endpoint, Topology};
 use super::fault::{Advice, Fault, unreachable};
-use super::link::{Dialer, Link, Silence};
+use super::link::{Dialer, Link};
+use super::queue::Silence;
 use super::reply::Replies;
 use super::{greeting, route, script, tls};
 use crate::error::{Error, Result};

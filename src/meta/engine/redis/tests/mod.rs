@@ -6,6 +6,7 @@ mod connecting;
 mod faults;
 mod garbage;
 mod go_client;
+mod line;
 mod listing;
 mod proxy;
 mod server;
