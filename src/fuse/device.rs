@@ -18,12 +18,14 @@ const SLICES_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct Device(OwnedFd);
 
-/// Why nothing more can be received.
+/// Why nothing more is received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
+    /// The receiver was told to stop.
+    Stopped,
     /// The file system was unmounted.
     Unmounted,
-    /// The connection was cut: by a forced unmount, or through `/sys/fs/fuse/connections`.
+    /// The connection was cut through `/sys/fs/fuse/connections`.
     Aborted,
     /// Reading failed in a way that reading again does not mend.
     Failed(Errno),
@@ -34,9 +36,10 @@ impl Device {
         Self(descriptor)
     }
 
-    /// Waits for a request; answers its length.
-    pub fn receive(&self, buffer: &mut [u8]) -> Result<usize, Closed> {
-        loop {
+    /// Waits for a request; answers its length. Asks `stop` before it waits, and when a signal wakes
+    /// it.
+    pub fn receive(&self, buffer: &mut [u8], stop: impl Fn() -> bool) -> Result<usize, Closed> {
+        while !stop() {
             match read(&self.0, buffer) {
                 Ok(length) => return Ok(length),
                 // ENOENT: the caller was interrupted before the request had been copied.
@@ -48,6 +51,7 @@ impl Device {
                 Err(errno) => return Err(Closed::Failed(errno)),
             }
         }
+        Err(Closed::Stopped)
     }
 
     /// Sends one message. The kernel takes it whole or not at all.

@@ -82,7 +82,7 @@ fn answer<F: FileSystem>(fs: &F, question: &Question<'_>, operation: Operation<'
         Operation::BatchForget(forgets) => {
             forgets.iter().for_each(|(ino, lookups)| fs.forget(ino, lookups));
         }
-        // Only sent to wake a receiver.
+        // Nothing is ever retrieved from the kernel's cache.
         Operation::NotifyReply => {}
         Operation::Destroy => {
             q.reply::<()>().send(Ok(()));

@@ -2,6 +2,7 @@
 //! another session left off, until the mount is gone or the session is told to stop.
 
 mod receive;
+mod wake;
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,6 +29,7 @@ use super::load::Load;
 use super::negotiate::{Agreed, Wishes, encode_version};
 use super::notify::Notifier;
 use crate::error::{Error, Result};
+use wake::Receivers;
 
 /// How a session works, whatever was agreed with the kernel.
 #[derive(Debug, Clone)]
@@ -49,8 +51,9 @@ impl Default for Setup {
 pub enum End {
     /// It was told to stop; the mount is still there, and so is its descriptor.
     Stopped,
+    /// By whomever, by force or not.
     Unmounted,
-    /// The connection was cut by force.
+    /// The connection was cut through `/sys/fs/fuse/connections`.
     Aborted,
     /// The device failed; the mount, if it is there, does not answer.
     Failed(Errno),
@@ -70,8 +73,8 @@ pub struct Leftover {
 pub struct Session {
     link: Arc<Link>,
     agreed: Agreed,
-    threads: usize,
     stopping: Arc<AtomicBool>,
+    receivers: Receivers,
     notifier: Notifier,
     end: watch::Receiver<Option<End>>,
 }
@@ -109,12 +112,14 @@ impl Session {
         file_system: Arc<F>,
         setup: &Setup,
     ) -> Result<Self> {
+        wake::prepare().map_err(|errno| device_fault(&errno))?;
         let threads = setup.threads.max(1);
         let stopping = Arc::new(AtomicBool::new(false));
         let (ended, end) = watch::channel(None);
         let notifier = Notifier::start(Arc::clone(&link)).map_err(thread_fault)?;
         // Before the threads: if one cannot be started, the others are stopped by the drop.
-        let session = Self { link, agreed, threads, stopping, notifier, end };
+        let receivers = Receivers::default();
+        let mut session = Self { link, agreed, stopping, receivers, notifier, end };
         let team = Arc::new(receive::Team {
             file_system,
             link: Arc::clone(&session.link),
@@ -125,7 +130,8 @@ impl Session {
             ended,
         });
         for number in 0..threads {
-            receive::spawn(number, &team).map_err(thread_fault)?;
+            let receiver = receive::spawn(number, &team).map_err(thread_fault)?;
+            session.receivers.push(receiver);
         }
         Ok(session)
     }
@@ -170,8 +176,8 @@ impl Session {
         if timeout(patience, self.notifier.close()).await.is_err() {
             warn!("notifications to the kernel are stuck");
         }
-        self.halt();
-        let receiving = timeout(patience, self.ended()).await.is_err();
+        self.stopping.store(true, Ordering::SeqCst);
+        let receiving = timeout(patience, self.receivers.halt()).await.is_err();
         self.link.work.close();
         let unfinished = match timeout(patience, self.link.work.wait()).await {
             Ok(()) => 0,
@@ -179,29 +185,16 @@ impl Session {
         };
         Leftover { receiving, unfinished }
     }
-
-    /// Has every receiver leave after the request it is at.
-    fn halt(&self) {
-        self.stopping.store(true, Ordering::SeqCst);
-        // A thread that waits in read(2) is woken by a request that we ask the kernel to make: a
-        // retrieval of nothing from the root. If a mount is gone, so are its readers.
-        for _ in 0..self.threads {
-            let mut head = Head::new();
-            head.u64(0);
-            head.u64(1);
-            head.zeros(16);
-            let message = head.seal(0, abi::notify::RETRIEVE, 0);
-            let _ = self.link.device.send(&[IoSlice::new(message)]);
-        }
-    }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.end.borrow().is_none() {
-            self.halt();
-        }
+        self.stopping.store(true, Ordering::SeqCst);
         self.notifier.shut();
+        let receivers = std::mem::take(&mut self.receivers);
+        if !receivers.have_ended() {
+            self.link.runtime.spawn(async move { receivers.halt().await });
+        }
     }
 }
 
@@ -243,8 +236,8 @@ fn greet(link: &Link, wishes: &Wishes) -> Result<Agreed> {
 fn receive_init(link: &Link) -> Result<(u64, InitOffer)> {
     // The kernel wants room for a large request, whatever it sends.
     let mut buffer = vec![0; 256 << 10];
-    let length = link.device.receive(&mut buffer).map_err(|closed| match closed {
-        Closed::Unmounted | Closed::Aborted => {
+    let length = link.device.receive(&mut buffer, || false).map_err(|closed| match closed {
+        Closed::Stopped | Closed::Unmounted | Closed::Aborted => {
             Error::Refused("the mount was gone before its session began".into())
         }
         Closed::Failed(errno) => device_fault(&errno),

@@ -79,7 +79,8 @@ fn a_request_that_was_sent_again_can_still_be_interrupted() {
         let rig = Rig::new();
         let ino = rig.file("f", b"content");
         rig.synth.behave(ino, Behaviour::HangStubborn);
-        let reader = Process::start("cat", &[rig.path("f").to_str().unwrap()]);
+        let input = format!("if={}", rig.path("f").display());
+        let reader = Process::start("dd", &[&input, "iflag=direct", "status=none"]);
         eventually("it hangs", || rig.synth.seen.begun.load(Ordering::SeqCst) >= 1);
         rig.runtime.block_on(rig.session.stop(Duration::from_millis(200)));
 

@@ -7,11 +7,17 @@ use crate::rig::{Process, Rig, eventually};
 use crate::synth::Behaviour;
 use crate::timeout::{MOUNTED, within};
 
+/// Not through the page cache: what it reads ahead has no caller that could be interrupted.
+fn read_directly(rig: &Rig) -> Process {
+    let input = format!("if={}", rig.path("f").display());
+    Process::start("dd", &[&input, "iflag=direct", "status=none"])
+}
+
 fn hang(behaviour: Behaviour) -> (Rig, Process) {
     let rig = Rig::new();
     let ino = rig.file("f", b"content");
     rig.synth.behave(ino, behaviour);
-    let reader = Process::start("cat", &[rig.path("f").to_str().unwrap()]);
+    let reader = read_directly(&rig);
     eventually("the read begins", || rig.synth.seen.begun.load(Ordering::SeqCst) >= 1);
     (rig, reader)
 }
@@ -70,19 +76,26 @@ fn a_request_that_is_answered_in_time_knows_nothing_of_it() {
 }
 
 #[test]
+fn a_reader_that_waits_for_the_page_cache_can_be_killed() {
+    within(MOUNTED, || {
+        let rig = Rig::new();
+        let ino = rig.file("f", b"content");
+        rig.synth.behave(ino, Behaviour::HangAbortable);
+        let reader = Process::start("cat", &[rig.path("f").to_str().unwrap()]);
+        eventually("the read begins", || rig.synth.seen.begun.load(Ordering::SeqCst) >= 1);
+        reader.signal("KILL");
+        assert!(!reader.finish().0);
+        rig.synth.open_gate();
+    });
+}
+
+#[test]
 fn many_are_killed_at_once() {
     within(MOUNTED, || {
         let rig = Rig::new();
-        let path = rig.path("f");
         let ino = rig.file("f", b"content");
         rig.synth.behave(ino, Behaviour::HangAbortable);
-        // Direct, so that each has a request of its own.
-        let readers: Vec<Process> = (0..40)
-            .map(|_| {
-                let input = format!("if={}", path.display());
-                Process::start("dd", &[&input, "iflag=direct", "status=none"])
-            })
-            .collect();
+        let readers: Vec<Process> = (0..40).map(|_| read_directly(&rig)).collect();
         eventually("all begin", || rig.synth.seen.begun.load(Ordering::SeqCst) >= 40);
         for reader in &readers {
             reader.signal("KILL");

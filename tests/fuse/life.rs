@@ -49,7 +49,7 @@ fn a_forced_unmount_frees_who_waits() {
         eventually("it hangs", || rig.synth.seen.begun.load(Ordering::SeqCst) >= 1);
         rig.mount().unmount(Unmount::Force).unwrap();
         assert!(!reader.finish().0);
-        assert_eq!(rig.end(), End::Aborted);
+        assert_eq!(rig.end(), End::Unmounted);
     });
 }
 

@@ -57,9 +57,7 @@ fn who_waits_for_a_lock_is_freed_by_a_signal() {
             let path = rig.path("f");
             let waiter = Process::start("flock", &[path.to_str().unwrap(), "-c", "echo mine"]);
             // The first to wait is the holder itself, whose lock was free.
-            eventually("somebody waits", || {
-                rig.synth.seen.waiting.load(Ordering::SeqCst) == 2 + n
-            });
+            eventually("somebody waits", || rig.synth.seen.waiting.load(Ordering::SeqCst) == 2 + n);
             waiter.signal(signal);
             assert_eq!(waiter.finish(), (false, Vec::new()));
         }

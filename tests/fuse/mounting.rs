@@ -18,7 +18,10 @@ fn a_mount_is_shown_as_juicefs() {
     within(MOUNTED, || {
         let rig = Rig::new();
         let mounted = mounted_at(rig.point()).unwrap();
-        assert_eq!((mounted.kind.as_str(), mounted.source.as_str()), ("fuse.juicefs", "JuiceFS:test"));
+        assert_eq!(
+            (mounted.kind.as_str(), mounted.source.as_str()),
+            ("fuse.juicefs", "JuiceFS:test")
+        );
         let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let line = table.lines().find(|line| line.contains(rig.point().to_str().unwrap())).unwrap();
         for part in ["nosuid", "nodev", "default_permissions", "allow_other", "max_read=131072"] {
@@ -71,7 +74,10 @@ fn the_program_of_the_distribution_mounts_as_well() {
         let options = MountOptions { way: Some(Way::Fusermount), ..MountOptions::new("a,b") };
         let rig = Rig::with(&options, &Wishes::default());
         let mounted = mounted_at(rig.point()).unwrap();
-        assert_eq!((mounted.kind.as_str(), mounted.source.as_str()), ("fuse.juicefs", "JuiceFS:a,b"));
+        assert_eq!(
+            (mounted.kind.as_str(), mounted.source.as_str()),
+            ("fuse.juicefs", "JuiceFS:a,b")
+        );
         fs::write(rig.path("f"), "content").unwrap();
         assert_eq!(rig.synth.content("f"), b"content");
     });

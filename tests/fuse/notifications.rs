@@ -1,6 +1,7 @@
 //! The kernel learns what it must not keep.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -21,14 +22,23 @@ fn a_change_of_content_is_seen_after_its_notification() {
         let rig = Rig::new();
         rig.synth.keep(LONG);
         let ino = rig.file("f", b"old");
-        assert_eq!(fs::read(rig.path("f")).unwrap(), b"old");
+        // Open all the time: opening anew would drop what is cached.
+        let file = rig.open("f");
+        let read = || {
+            let mut found = vec![0; 10];
+            let length = file.read_at(&mut found, 0).unwrap();
+            found.truncate(length);
+            found
+        };
+        assert_eq!(read(), b"old");
+        fs::metadata(rig.path("f")).unwrap();
         rig.synth.replace(ino, b"newer");
         assert_eq!(fs::metadata(rig.path("f")).unwrap().len(), 3);
         let all = Notification::Inode { ino: Ino(ino), offset: 0, length: 0 };
         assert!(rig.session.notifier().send(all));
         rig.settle();
         assert_eq!(fs::metadata(rig.path("f")).unwrap().len(), 5);
-        assert_eq!(fs::read(rig.path("f")).unwrap(), b"newer");
+        assert_eq!(read(), b"newer");
     });
 }
 
@@ -66,7 +76,7 @@ fn content_can_be_given_before_it_is_asked_for() {
         assert!(rig.session.notifier().send(store));
         rig.settle();
         let mut found = [0; 10];
-        std::os::unix::fs::FileExt::read_exact_at(&file, &mut found, 0).unwrap();
+        file.read_exact_at(&mut found, 0).unwrap();
         assert_eq!(found, [8; 10]);
         assert_eq!(rig.synth.seen.reads.load(Ordering::SeqCst), 0);
     });

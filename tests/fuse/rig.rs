@@ -74,7 +74,13 @@ impl Rig {
     }
 
     pub fn open(&self, name: &str) -> File {
-        File::options().read(true).write(true).create(true).truncate(false).open(self.path(name)).unwrap()
+        File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.path(name))
+            .unwrap()
     }
 
     /// Waits for the end of the session.

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::{io, thread};
 
 use fuser::InitFlags;
@@ -29,10 +30,10 @@ pub struct Team<F> {
     pub ended: watch::Sender<Option<End>>,
 }
 
-pub fn spawn<F: FileSystem>(number: usize, team: &Arc<Team<F>>) -> io::Result<()> {
+pub fn spawn<F: FileSystem>(number: usize, team: &Arc<Team<F>>) -> io::Result<JoinHandle<()>> {
     let team = Arc::clone(team);
     let thread = thread::Builder::new().name(format!("fuse-{number}"));
-    thread.spawn(move || team.run()).map(drop)
+    thread.spawn(move || team.run())
 }
 
 impl<F: FileSystem> Team<F> {
@@ -50,10 +51,12 @@ impl<F: FileSystem> Team<F> {
 
     fn receive(&self) -> End {
         let mut buffer = self.pool.take();
-        while !self.stopping.load(Ordering::SeqCst) {
+        loop {
             self.link.load.wait_for_room();
-            let length = match self.link.device.receive(buffer.space()) {
+            let stop = || self.stopping.load(Ordering::SeqCst);
+            let length = match self.link.device.receive(buffer.space(), stop) {
                 Ok(length) => length,
+                Err(Closed::Stopped) => return End::Stopped,
                 Err(Closed::Unmounted) => return End::Unmounted,
                 Err(Closed::Aborted) => return End::Aborted,
                 Err(Closed::Failed(errno)) => {
@@ -64,7 +67,6 @@ impl<F: FileSystem> Team<F> {
             let place = (&mut buffer, &self.pool);
             self.guard(|| dispatch(&*self.file_system, &self.link, self.agreed, place, length));
         }
-        End::Stopped
     }
 
     /// A handler that panics costs its caller an EIO, by the reply that it drops, and nobody else

@@ -2,7 +2,9 @@
 
 use jfs::error::{Error, Result};
 use jfs::fuse::{Held, Lock};
-use jfs::meta::record::lock::{flock_conflicts, lock as locked, plock_conflict, unlock as unlocked};
+use jfs::meta::record::lock::{
+    flock_conflicts, lock as locked, plock_conflict, unlock as unlocked,
+};
 use jfs::meta::record::{Flock, LockKind, Plock, PlockRange};
 use jfs::meta::{LockOwner, Sid};
 

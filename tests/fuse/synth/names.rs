@@ -5,8 +5,8 @@ use jfs::fuse::{Listing, ListingPlus, Mknod, ReadDir, Rename, Request, SetAttr, 
 use jfs::meta::Timestamp;
 use jfs::meta::record::FileKind;
 
-use super::nodes::{Node, Nodes, kind_of};
 use super::Synth;
+use super::nodes::{Node, Nodes, kind_of};
 
 const NOREPLACE: u32 = 1;
 const EXCHANGE: u32 = 2;

@@ -19,6 +19,7 @@ use super::{Synth, content, count, names};
 
 const GETFLAGS: u32 = 0x8008_6601;
 const SETFLAGS: u32 = 0x4008_6602;
+const FSGETXATTR: u32 = 0x801C_581F;
 const XATTR_CREATE: u32 = 1;
 
 /// Tasks need a reference that outlives the call.
@@ -227,9 +228,9 @@ impl FileSystem for Served {
     fn removexattr(&self, request: &Request, name: &[u8], reply: Reply<()>) {
         let mut nodes = self.0.nodes();
         let node = nodes.get_mut(request.ino.0);
-        reply.send(node.and_then(|node| {
-            node.xattrs.remove(name).map(drop).ok_or(Error::NoAttribute)
-        }));
+        reply.send(
+            node.and_then(|node| node.xattrs.remove(name).map(drop).ok_or(Error::NoAttribute)),
+        );
     }
 
     fn getlk(&self, request: &Request, lock: Lock, reply: Reply<Held>) {
@@ -288,6 +289,8 @@ fn flags(node: &mut Node, ioctl: &Ioctl<'_>) -> Result<Bytes> {
             output.resize(ioctl.output_size as usize, 0);
             Ok(output.into())
         }
+        // Asked by the kernel before it sets flags; nothing in it is used.
+        FSGETXATTR => Ok(vec![0; ioctl.output_size as usize].into()),
         SETFLAGS => {
             let value = ioctl.input.first_chunk::<4>().ok_or(Error::Invalid)?;
             node.flags = u32::from_ne_bytes(*value);
