@@ -77,8 +77,8 @@ fn stopping_waits_for_what_is_in_flight_but_not_for_ever() {
         rig.synth.open_gate();
         let left = rig.runtime.block_on(rig.session.stop(crate::rig::PATIENCE));
         assert_eq!(left.unfinished, 0);
-        // Nobody receives its last requests any more.
+        // Nobody receives its last requests any more, so it ends when the mount does.
         drop(rig);
-        assert!(reader.finish().0);
+        reader.finish();
     });
 }

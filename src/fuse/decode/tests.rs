@@ -193,7 +193,8 @@ fn a_write_has_exactly_as_much_data_as_it_says() {
     };
     check(Opcode::Write, &io(7).raw(b"abc"), &Operation::Write(write));
     for data in [b"ab".as_slice(), b"abcd"] {
-        let found = Operation::decode(Opcode::Write, &io(0).raw(data).0, InitFlags::empty());
+        let lying = io(0).raw(data);
+        let found = Operation::decode(Opcode::Write, &lying.0, InitFlags::empty());
         assert_eq!(found, Err(Malformed));
     }
 }

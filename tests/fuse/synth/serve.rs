@@ -52,7 +52,8 @@ impl FileSystem for Served {
         let stat = self.0.nodes().stat(request.ino.0);
         // Basic stats and the time of birth, which is 42 for all.
         let btime = jfs::meta::Timestamp::from_secs(42);
-        reply.send(Ok(Statx { stat, mask: 0xFFF, btime, ..Statx::default() }));
+        let lifetime = *self.0.lifetime.lock().unwrap();
+        reply.send(Ok(Statx { stat, mask: 0xFFF, btime, lifetime }));
     }
 
     fn readlink(&self, request: &Request, reply: Reply<Linked>) {
