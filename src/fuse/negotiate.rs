@@ -150,12 +150,12 @@ impl Agreed {
     }
 
     pub(super) fn encode(&self, head: &mut Head) {
-        let bytes = self.flags.to_le_bytes();
-        let [a, b, c, d, e, f, g, h] = bytes;
+        let low = u32::try_from(self.flags & u64::from(u32::MAX)).unwrap_or(0);
+        let high = u32::try_from(self.flags >> 32).unwrap_or(0);
         head.u32(abi::MAJOR);
         head.u32(abi::MINOR);
         head.u32(self.max_readahead);
-        head.u32(u32::from_le_bytes([a, b, c, d]));
+        head.u32(low);
         head.bytes(&self.max_background.to_ne_bytes());
         // Beyond three quarters the kernel slows down those who fill the queue.
         let congested = u16::try_from(u32::from(self.max_background) * 3 / 4).unwrap_or(u16::MAX);
@@ -166,7 +166,7 @@ impl Agreed {
         let pages = u16::try_from(self.max_write.div_ceil(PAGE)).unwrap_or(u16::MAX);
         head.bytes(&pages.to_ne_bytes());
         head.zeros(2);
-        head.u32(u32::from_le_bytes([e, f, g, h]));
+        head.u32(high);
         // A backing file may itself lie on one stacked file system.
         head.u32(u32::from(self.flags().contains(InitFlags::FUSE_PASSTHROUGH)));
         head.zeros(24);

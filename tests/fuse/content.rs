@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use jfs::fuse::Wishes;
+use jfs::fuse::{Backing, Wishes};
 use rustix::fs::{
     FallocateFlags, IFlags, OFlags, copy_file_range, fallocate, ioctl_getflags, ioctl_setflags,
 };
@@ -194,6 +194,28 @@ fn what_is_written_through_the_write_back_cache_arrives() {
         file.sync_all().unwrap();
         assert!(rig.synth.content("f") == pattern(MIB));
         assert!(rig.synth.seen.writes.load(Ordering::SeqCst) < 100);
+    });
+}
+
+#[test]
+fn a_file_with_a_backing_file_is_read_and_written_by_the_kernel() {
+    within(MOUNTED, || {
+        let rig = Rig::wishing(&Wishes { passthrough: true, ..Wishes::default() });
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("backing");
+        fs::write(&path, "backing").unwrap();
+        let backing_file = fs::File::options().read(true).write(true).open(&path).unwrap();
+        let backing = Backing::new(rig.session.device(), &backing_file).unwrap();
+        let ino = rig.file("f", b"unused!");
+        rig.synth.pass_through(ino, backing.id());
+        let file = rig.open("f");
+        let mut found = [0; 7];
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert_eq!(&found, b"backing");
+        file.write_all_at(b"B", 0).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"Backing");
+        let seen = &rig.synth.seen;
+        assert_eq!(seen.reads.load(Ordering::SeqCst) + seen.writes.load(Ordering::SeqCst), 0);
     });
 }
 

@@ -108,6 +108,10 @@ impl Synth {
         self.nodes().get_mut(ino).unwrap().behaviour = behaviour;
     }
 
+    pub fn pass_through(&self, ino: u64, backing: u32) {
+        self.nodes().get_mut(ino).unwrap().backing = Some(backing);
+    }
+
     /// How long the kernel may keep names and attributes.
     pub fn keep(&self, lifetime: Duration) {
         *self.lifetime.lock().unwrap() = lifetime;

@@ -29,6 +29,8 @@ pub struct Node {
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     pub flags: u32,
     pub behaviour: Behaviour,
+    /// What the kernel reads and writes by itself instead.
+    pub backing: Option<u32>,
     pub flocks: Vec<Flock>,
     pub plocks: Vec<Plock>,
 }
@@ -48,6 +50,7 @@ impl Node {
             xattrs: BTreeMap::new(),
             flags: 0,
             behaviour: Behaviour::Plain,
+            backing: None,
             flocks: Vec::new(),
             plocks: Vec::new(),
         }

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use jfs::error::{Error, Result};
 use jfs::fuse::{
-    Allocate, Attributes, Content, Copied, CopyRange, Create, Created, Entry, Fh, FileSystem, Held,
-    Ioctl, IoctlDone, Linked, Listing, ListingPlus, Lock, Mknod, Offset, Open, Opened, Payload,
-    Read, ReadDir, Release, Rename, Reply, Request, SetAttr, SetXattr, Space, Statx, StatxAsk,
-    Write, Written, Xattr,
+    Allocate, Attributes, Content, Copied, CopyRange, Create, Created, Entry, Fh, FileSystem,
+    FopenFlags, Held, Ioctl, IoctlDone, Linked, Listing, ListingPlus, Lock, Mknod, Offset, Open,
+    Opened, Payload, Read, ReadDir, Release, Rename, Reply, Request, SetAttr, SetXattr, Space,
+    Statx, StatxAsk, Write, Written, Xattr,
 };
 use jfs::meta::Ino;
 use jfs::meta::record::FileKind;
@@ -97,8 +97,14 @@ impl FileSystem for Served {
         reply.send(linked.map(|()| self.0.entry(&nodes, node.0)));
     }
 
-    fn open(&self, _: &Request, _: Open, reply: Reply<Opened>) {
-        reply.send(Ok(Opened::new(Fh(7))));
+    fn open(&self, request: &Request, _: Open, reply: Reply<Opened>) {
+        let nodes = self.0.nodes();
+        reply.send(nodes.get(request.ino.0).map(|node| {
+            let mut opened = Opened::new(Fh(7));
+            opened.backing = node.backing;
+            opened.flags.set(FopenFlags::FOPEN_PASSTHROUGH, node.backing.is_some());
+            opened
+        }));
     }
 
     fn create(&self, request: &Request, create: Create<'_>, reply: Reply<Created>) {
