@@ -1,11 +1,11 @@
 //! How fast the session loop is by itself: a file system that answers from memory, on a real mount.
 //!
-//! usage: cargo bench --bench fuse_loop [-- SECONDS]
+//! usage: `cargo bench --bench fuse_loop [-- SECONDS]`
 //!
 //! Prints one line for each figure. Needs root.
 
 use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ impl FileSystem for Zeros {
             ino: FILE,
             generation: 1,
             stat: Self::stat(FILE),
-            entry_lifetime: Duration::from_secs(60),
+            entry_lifetime: Duration::from_mins(1),
             attr_lifetime: Duration::ZERO,
         };
         reply.send(if name == b"file" { Ok(entry) } else { Err(Error::NotFound) });
@@ -106,7 +106,7 @@ fn measure(point: &Path, time: Duration, label: &str) -> Result<()> {
     let mut small = [0; 4096];
     let mut large = vec![0; MIB];
     let spread = |n: u64, unit: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (SIZE / unit) * unit;
-    let stats = rate(time, |_| file.metadata().map(|found| drop(found.size())))?;
+    let stats = rate(time, |_| file.metadata().map(drop))?;
     println!("{label}: fstat                {stats:>10.0} /s");
     let reads = rate(time, |n| file.read_exact_at(&mut small, spread(n, 4096)))?;
     println!("{label}: random 4 KiB reads   {reads:>10.0} /s");
@@ -118,7 +118,7 @@ fn measure(point: &Path, time: Duration, label: &str) -> Result<()> {
 }
 
 fn main() -> Result<()> {
-    let seconds = std::env::args().filter_map(|argument| argument.parse().ok()).next();
+    let seconds = std::env::args().find_map(|argument| argument.parse().ok());
     let time = Duration::from_secs(seconds.unwrap_or(2));
     let runtime = tokio::runtime::Runtime::new()?;
     for (label, tasks) in [("at once ", false), ("by tasks", true)] {

@@ -40,9 +40,8 @@ struct Owed {
 
 impl<T: Answer> Reply<T> {
     pub(super) fn new(link: &Arc<Link>, request: Request, asked: Asked, length: usize) -> Self {
-        let _work = link.work.token();
-        let link = Arc::clone(link);
-        let owed = Owed { link, request, asked, length, entered: false, _work };
+        let (work, link) = (link.work.token(), Arc::clone(link));
+        let owed = Owed { link, request, asked, length, entered: false, _work: work };
         Self { owed: Some(owed), answer: PhantomData }
     }
 

@@ -112,11 +112,11 @@ impl Session {
         file_system: Arc<F>,
         setup: &Setup,
     ) -> Result<Self> {
-        wake::prepare().map_err(|errno| device_fault(&errno))?;
+        wake::prepare().map_err(device_fault)?;
         let threads = setup.threads.max(1);
         let stopping = Arc::new(AtomicBool::new(false));
         let (ended, end) = watch::channel(None);
-        let notifier = Notifier::start(Arc::clone(&link)).map_err(thread_fault)?;
+        let notifier = Notifier::start(Arc::clone(&link)).map_err(|error| thread_fault(&error))?;
         // Before the threads: if one cannot be started, the others are stopped by the drop.
         let receivers = Receivers::default();
         let mut session = Self { link, agreed, stopping, receivers, notifier, end };
@@ -130,7 +130,7 @@ impl Session {
             ended,
         });
         for number in 0..threads {
-            let receiver = receive::spawn(number, &team).map_err(thread_fault)?;
+            let receiver = receive::spawn(number, &team).map_err(|error| thread_fault(&error))?;
             session.receivers.push(receiver);
         }
         Ok(session)
@@ -159,7 +159,7 @@ impl Session {
         // Takes no lock of a file, so it may be sent from here.
         let mut head = Head::new();
         let message = head.seal(0, abi::notify::RESEND, 0);
-        self.link.device.send(&[IoSlice::new(message)]).map_err(|errno| device_fault(&errno))
+        self.link.device.send(&[IoSlice::new(message)]).map_err(device_fault)
     }
 
     /// Waits until the session is over, and says why.
@@ -226,7 +226,7 @@ fn greet(link: &Link, wishes: &Wishes) -> Result<Agreed> {
             Some(agreed)
         };
         let message = [IoSlice::new(head.seal(0, 0, unique))];
-        link.device.send(&message).map_err(|errno| device_fault(&errno))?;
+        link.device.send(&message).map_err(device_fault)?;
         if let Some(agreed) = agreed {
             return Ok(agreed);
         }
@@ -240,7 +240,7 @@ fn receive_init(link: &Link) -> Result<(u64, InitOffer)> {
         Closed::Stopped | Closed::Unmounted | Closed::Aborted => {
             Error::Refused("the mount was gone before its session began".into())
         }
-        Closed::Failed(errno) => device_fault(&errno),
+        Closed::Failed(errno) => device_fault(errno),
     })?;
     let message = &buffer[..length.min(buffer.len())];
     let offer = Header::decode(message).and_then(|header| {
@@ -258,10 +258,10 @@ fn receive_init(link: &Link) -> Result<(u64, InitOffer)> {
     offer.ok_or_else(|| Error::Refused("the kernel did not begin with INIT".into()))
 }
 
-fn device_fault(errno: &Errno) -> Error {
+fn device_fault(errno: Errno) -> Error {
     Error::Unreachable { place: "/dev/fuse".into(), cause: errno.to_string() }
 }
 
-fn thread_fault(error: std::io::Error) -> Error {
+fn thread_fault(error: &std::io::Error) -> Error {
     Error::Unreachable { place: "/dev/fuse".into(), cause: format!("no thread: {error}") }
 }

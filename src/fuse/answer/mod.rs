@@ -158,13 +158,12 @@ pub struct Copied(pub u64);
 
 impl Answer for Copied {
     fn encode(self, asked: Asked, head: &mut Head) -> Result<Parts, Errno> {
-        match asked.opcode {
-            Opcode::CopyFileRange64 => head.u64(self.0),
-            // The older form has no room for more, and a copy may be short.
-            _ => {
-                head.u32(u32::try_from(self.0).map_err(|_| Errno::EIO)?);
-                head.u32(0);
-            }
+        if asked.opcode == Opcode::CopyFileRange64 {
+            head.u64(self.0);
+        } else {
+            // The older form has no room for more; the kernel asks for less there.
+            head.u32(u32::try_from(self.0).map_err(|_| Errno::EIO)?);
+            head.u32(0);
         }
         Ok(Parts::None)
     }

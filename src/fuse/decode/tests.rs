@@ -277,7 +277,7 @@ fn calls_to_devices() {
 }
 
 fn message(length: u32, opcode: u32, extensions: u16, rest: &[u8]) -> Vec<u8> {
-    let front = body().u32(&[length, opcode]).u64(&[abi::RESENT | 42, 9]).u32(&[1, 2, 3]);
+    let front = body().u32(&[length, opcode]).u64(&[abi::RESENT + 42, 9]).u32(&[1, 2, 3]);
     front.raw(&extensions.to_ne_bytes()).raw(&[0; 2]).raw(rest).0
 }
 

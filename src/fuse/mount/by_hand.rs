@@ -70,7 +70,7 @@ fn split(options: &[String]) -> Result<(MsFlags, Vec<&str>)> {
     Ok((flags, text))
 }
 
-/// Labels of SELinux; a FUSE mount takes no other text that is not ours to give.
+/// Security labels; a FUSE mount takes no other text that is not ours to give.
 fn is_text(option: &str) -> bool {
     let name = option.split_once('=').map_or(option, |(name, _)| name);
     matches!(name, "context" | "fscontext" | "defcontext" | "rootcontext") && option.contains('=')

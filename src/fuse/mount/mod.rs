@@ -173,9 +173,8 @@ fn unmount_by(way: Way, point: &Path, how: Unmount) -> Result<()> {
         },
     };
     match done {
-        Ok(()) => Ok(()),
         // Not a mount: somebody else was faster.
-        Err(Errno::EINVAL | Errno::ENOENT) => Ok(()),
+        Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => Ok(()),
         Err(errno) => Err(fault::unmount(point, errno)),
     }
 }

@@ -52,15 +52,16 @@ fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
-        let octal = (*first == b'\\').then(|| after.first_chunk::<3>().and_then(octal)).flatten();
+        let octal =
+            (*first == b'\\').then(|| after.first_chunk::<3>().copied().and_then(octal)).flatten();
         bytes.push(octal.unwrap_or(*first));
         rest = if octal.is_some() { &after[3..] } else { after };
     }
     bytes
 }
 
-fn octal(digits: &[u8; 3]) -> Option<u8> {
-    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+fn octal(digits: [u8; 3]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 8).ok()
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl<F: FileSystem> Team<F> {
         if self.receiving.fetch_sub(1, Ordering::SeqCst) == 1 {
             if end != End::Stopped {
                 info!(?end, "FUSE session is over");
-                self.guard(|| self.file_system.destroy());
+                guard(|| self.file_system.destroy());
             }
             self.ended.send_replace(Some(end));
         }
@@ -65,16 +65,16 @@ impl<F: FileSystem> Team<F> {
                 }
             };
             let place = (&mut buffer, &self.pool);
-            self.guard(|| dispatch(&*self.file_system, &self.link, self.agreed, place, length));
+            guard(|| dispatch(&*self.file_system, &self.link, self.agreed, place, length));
         }
     }
+}
 
-    /// A handler that panics costs its caller an EIO, by the reply that it drops, and nobody else
-    /// anything.
-    fn guard(&self, handler: impl FnOnce()) {
-        if let Err(cause) = catch_unwind(AssertUnwindSafe(handler)) {
-            error!(cause = panic_message(&*cause), "a request handler panicked");
-        }
+/// A handler that panics costs its caller an EIO, by the reply that it drops, and nobody else
+/// anything.
+fn guard(handler: impl FnOnce()) {
+    if let Err(cause) = catch_unwind(AssertUnwindSafe(handler)) {
+        error!(cause = panic_message(&*cause), "a request handler panicked");
     }
 }
 
