@@ -32,8 +32,8 @@ struct Owed {
     asked: Asked,
     /// Length of the request.
     length: usize,
-    /// Whether the request is in the table of interrupts.
-    entered: bool,
+    /// Of the request's place in the table of interrupts, if it has one.
+    interrupted: Option<CancellationToken>,
     /// Counts as work in flight until answered.
     _work: TaskTrackerToken,
 }
@@ -41,7 +41,7 @@ struct Owed {
 impl<T: Answer> Reply<T> {
     pub(super) fn new(link: &Arc<Link>, request: Request, asked: Asked, length: usize) -> Self {
         let (work, link) = (link.work.token(), Arc::clone(link));
-        let owed = Owed { link, request, asked, length, entered: false, _work: work };
+        let owed = Owed { link, request, asked, length, interrupted: None, _work: work };
         Self { owed: Some(owed), answer: PhantomData }
     }
 
@@ -64,8 +64,8 @@ impl<T: Answer> Reply<T> {
     /// killed. The request is still to be answered.
     pub fn interrupted(&mut self) -> CancellationToken {
         self.owed.as_mut().map_or_else(CancellationToken::new, |owed| {
-            owed.entered = true;
-            owed.link.interrupts.enter(owed.request.unique)
+            let enter = || owed.link.interrupts.enter(owed.request.unique);
+            owed.interrupted.get_or_insert_with(enter).clone()
         })
     }
 
@@ -205,7 +205,7 @@ impl Owed {
     }
 
     fn transmit(self, slices: &[IoSlice<'_>]) -> bool {
-        if self.entered {
+        if self.interrupted.is_some() {
             self.link.interrupts.leave(self.request.unique);
         }
         match self.link.device.send(slices) {
