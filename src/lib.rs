@@ -5,6 +5,7 @@
 pub mod chunk;
 pub mod cli;
 pub mod error;
+pub mod fuse;
 pub mod meta;
 pub mod object;
 pub mod secret;

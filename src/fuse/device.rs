@@ -1,0 +1,93 @@
+//! The descriptor of `/dev/fuse` that belongs to a mount.
+//!
+//! Owns reading and writing it, and what the errors of these mean. It is never cloned
+//! (`FUSE_DEV_IOC_CLONE`): a request that was read through a clone dies with the clone, while one
+//! read through this descriptor can be sent again to whoever holds it next.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::uio::writev;
+use nix::unistd::read;
+
+/// Slices that one writev takes.
+const SLICES_MAX: usize = 1024;
+
+#[derive(Debug)]
+pub struct Device(OwnedFd);
+
+/// Why nothing more is received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// The receiver was told to stop.
+    Stopped,
+    /// The file system was unmounted.
+    Unmounted,
+    /// The connection was cut through `/sys/fs/fuse/connections`.
+    Aborted,
+    /// Reading failed in a way that reading again does not mend.
+    Failed(Errno),
+}
+
+impl Device {
+    pub fn new(descriptor: OwnedFd) -> Self {
+        Self(descriptor)
+    }
+
+    /// Waits for a request; answers its length. Asks `stop` before it waits, and when a signal wakes
+    /// it.
+    pub fn receive(&self, buffer: &mut [u8], stop: impl Fn() -> bool) -> Result<usize, Closed> {
+        while !stop() {
+            match read(&self.0, buffer) {
+                Ok(length) => return Ok(length),
+                // ENOENT: the caller was interrupted before the request had been copied.
+                Err(Errno::ENOENT | Errno::EINTR) => {}
+                // Somebody made the descriptor non-blocking.
+                Err(Errno::EAGAIN) => self.wait()?,
+                Err(Errno::ENODEV) => return Err(Closed::Unmounted),
+                Err(Errno::ECONNABORTED) => return Err(Closed::Aborted),
+                Err(errno) => return Err(Closed::Failed(errno)),
+            }
+        }
+        Err(Closed::Stopped)
+    }
+
+    /// Sends one message. The kernel takes it whole or not at all.
+    pub fn send(&self, slices: &[IoSlice<'_>]) -> Result<(), Errno> {
+        if slices.len() <= SLICES_MAX {
+            return retry(|| writev(&self.0, slices));
+        }
+        // Nobody reads in pieces that small on purpose, so this copy is rare.
+        let (whole, rest) = slices.split_at(SLICES_MAX - 1);
+        let joined: Vec<u8> = rest.iter().flat_map(|slice| slice.iter().copied()).collect();
+        let mut slices = whole.to_vec();
+        slices.push(IoSlice::new(&joined));
+        retry(|| writev(&self.0, &slices))
+    }
+
+    fn wait(&self) -> Result<(), Closed> {
+        let mut waiting = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut waiting, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(errno) => Err(Closed::Failed(errno)),
+        }
+    }
+}
+
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn retry(mut write: impl FnMut() -> nix::Result<usize>) -> Result<(), Errno> {
+    loop {
+        match write() {
+            Ok(_) => return Ok(()),
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}

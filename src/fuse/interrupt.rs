@@ -1,0 +1,115 @@
+//! Interrupts: which requests are in flight, and which of their callers no longer want to wait.
+//!
+//! The kernel sends an INTERRUPT after the request it names, but two threads receive, so it may be
+//! seen first. Such an early one is kept for the request to find. Numbers of requests are never used
+//! again, so one that finds nobody, because the request was answered at once, does no harm.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+/// Early interrupts that are kept. Only a request that is still with its receiver can have one, so
+/// the rest are leftovers.
+const EARLY_MAX: usize = 64;
+
+#[derive(Default)]
+pub struct Interrupts(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    waiting: HashMap<u64, CancellationToken>,
+    early: VecDeque<Early>,
+}
+
+/// An interrupt that came before its request.
+struct Early {
+    target: u64,
+    /// The number of the INTERRUPT itself.
+    unique: u64,
+}
+
+impl Interrupts {
+    /// Enters a request; the token is cancelled when its caller is interrupted, which may already
+    /// be the case.
+    pub fn enter(&self, unique: u64) -> CancellationToken {
+        let token = CancellationToken::new();
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = table.early.iter().position(|early| early.target == unique) {
+            table.early.remove(index);
+            token.cancel();
+        }
+        table.waiting.insert(unique, token.clone());
+        token
+    }
+
+    /// The request was answered.
+    pub fn leave(&self, unique: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).waiting.remove(&unique);
+    }
+
+    /// An INTERRUPT (`unique`) came for a request (`target`). Answers the number of an earlier one
+    /// that gives way to it: the kernel is told to try that again, and knows whether it must.
+    pub fn interrupt(&self, unique: u64, target: u64) -> Option<u64> {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(token) = table.waiting.get(&target) {
+            let token = token.clone();
+            drop(table);
+            // Wakes the waiting task, which must not find the table locked.
+            token.cancel();
+            return None;
+        }
+        table.early.push_back(Early { target, unique });
+        if table.early.len() > EARLY_MAX {
+            table.early.pop_front().map(|old| old.unique)
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_reaches_the_request_that_it_names() {
+        let interrupts = Interrupts::default();
+        let (one, two) = (interrupts.enter(2), interrupts.enter(4));
+        assert_eq!(interrupts.interrupt(5, 4), None);
+        assert!(!one.is_cancelled());
+        assert!(two.is_cancelled());
+    }
+
+    #[test]
+    fn an_interrupt_that_is_early_waits_for_its_request() {
+        let interrupts = Interrupts::default();
+        assert_eq!(interrupts.interrupt(5, 4), None);
+        assert!(interrupts.enter(4).is_cancelled());
+        assert!(!interrupts.enter(6).is_cancelled());
+    }
+
+    #[test]
+    fn an_early_interrupt_that_gives_way_is_to_be_tried_again() {
+        let interrupts = Interrupts::default();
+        for n in 0..EARLY_MAX as u64 {
+            assert_eq!(interrupts.interrupt(2 * n + 1, 2 * n), None);
+        }
+        assert_eq!(interrupts.interrupt(1001, 1000), Some(1));
+        assert!(!interrupts.enter(0).is_cancelled());
+        assert!(interrupts.enter(1000).is_cancelled());
+    }
+
+    #[test]
+    fn an_interrupt_for_an_answered_request_is_forgotten_with_time() {
+        let interrupts = Interrupts::default();
+        interrupts.enter(4);
+        interrupts.leave(4);
+        assert_eq!(interrupts.interrupt(5, 4), None);
+        for n in 100..100 + EARLY_MAX as u64 {
+            interrupts.interrupt(2 * n + 1, 2 * n);
+        }
+        let table = interrupts.0.lock().unwrap();
+        assert!(table.early.iter().all(|early| early.target != 4));
+    }
+}
