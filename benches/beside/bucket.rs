@@ -15,11 +15,8 @@ const KEY: &str = include_str!("../../src/object/encrypt/golden/pkcs1.pem");
 
 /// A store whose bodies are encrypted.
 pub fn encrypted(objects: Arc<dyn ObjectStore>, algo: &str) -> Result<Arc<dyn ObjectStore>> {
-    let encryption = Encryption {
-        algo: algo.to_owned(),
-        key: Secret::new(KEY),
-        passphrase: Secret::default(),
-    };
+    let encryption =
+        Encryption { algo: algo.to_owned(), key: Secret::new(KEY), passphrase: Secret::default() };
     Ok(Arc::new(Encrypted::new(objects, &encryption)?))
 }
 

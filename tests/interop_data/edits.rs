@@ -7,10 +7,16 @@ pub const CHUNK: u64 = 64 << 20;
 
 #[derive(Debug, Clone, Copy)]
 pub enum Edit {
-    Write { at: u64, len: u64 },
+    Write {
+        at: u64,
+        len: u64,
+    },
     /// Sets the length, shorter or longer.
     Resize(u64),
-    Punch { at: u64, len: u64 },
+    Punch {
+        at: u64,
+        len: u64,
+    },
     /// What comes later is in slices of its own.
     Sync,
 }

@@ -1,4 +1,5 @@
 //! File content through both clients: each reads what the other wrote, in volumes of every shape.
+#![cfg(test)]
 
 #[path = "../support/mod.rs"]
 mod support;

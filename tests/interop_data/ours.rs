@@ -84,9 +84,13 @@ impl Ours {
         self.meta.unlink(&Caller::root(), Ino::ROOT, &Name::new(name).unwrap()).await.unwrap();
     }
 
+    /// Waits for what this client deletes and compacts.
+    pub async fn idle(&self) {
+        self.meta.idle().await;
+    }
+
     pub async fn close(self) {
         self.content.close().await.unwrap();
-        self.meta.idle().await;
         self.volume.close(true).await.unwrap();
     }
 }
