@@ -1,0 +1,135 @@
+//! Commits whose answer was lost: first they are ended, then looked for.
+//!
+//! A transaction is committed when its primary key is, and whoever finds the primary's lock may
+//! roll it back. Doing so ends the matter: a commit that is still under way finds no lock and
+//! fails. Only then does it make sense to look at what is stored.
+
+use bytes::Bytes;
+use tikv_client::{Backoff, ProtoLockInfo, Timestamp, TimestampExt};
+
+use super::store::Cluster;
+use crate::error::{Error, Result};
+
+/// One write of a transaction.
+pub(super) struct Trace {
+    pub key: Vec<u8>,
+    /// What was there before; `None` if nobody looked.
+    pub old: Option<Option<Bytes>>,
+    pub new: Option<Bytes>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Applied,
+    /// Not applied, and never will be.
+    Absent,
+    /// It has ended, or nobody answers; what is stored tells nothing.
+    Unclear,
+}
+
+pub(super) async fn settle(
+    cluster: &Cluster,
+    primary: &[u8],
+    start: &Timestamp,
+    traces: &[Trace],
+) -> Outcome {
+    if end(cluster, primary, start).await.is_err() {
+        return Outcome::Unclear;
+    }
+    match stored(cluster, traces).await {
+        Ok(now) => judge(traces, &now),
+        Err(_) => Outcome::Unclear,
+    }
+}
+
+/// Commits or rolls back for good what the primary key decides.
+async fn end(cluster: &Cluster, primary: &[u8], start: &Timestamp) -> Result<()> {
+    let primary: Vec<u8> = cluster.full(primary).into();
+    let lock = ProtoLockInfo {
+        key: primary.clone(),
+        primary_lock: primary,
+        lock_version: start.version(),
+        // The protocol's word for a lock that is not to be waited for.
+        lock_ttl: 0,
+        ..ProtoLockInfo::default()
+    };
+    let now = cluster.timestamp().await?;
+    let patience = cluster.patience("ending a transaction");
+    loop {
+        let backoff = Backoff::no_jitter_backoff(2, 500, 10);
+        let asked = cluster.client.resolve_locks(vec![lock.clone()], now.clone(), backoff);
+        match patience.answer(asked).await? {
+            Some(left) if left.is_empty() => return Ok(()),
+            Some(_) => break,
+            None => {}
+        }
+    }
+    let cause = "the lock of the transaction stays".to_owned();
+    Err(Error::Unreachable { place: cluster.address.place.clone(), cause })
+}
+
+/// What is stored now: at a new timestamp, so that other locks of the transaction are met, and
+/// followed to its primary.
+async fn stored(cluster: &Cluster, traces: &[Trace]) -> Result<Vec<Option<Bytes>>> {
+    let now = cluster.timestamp().await?;
+    let keys: Vec<Vec<u8>> = traces.iter().map(|trace| trace.key.clone()).collect();
+    cluster.values(&keys, &now).await
+}
+
+/// Only keys whose value the commit would have changed tell anything.
+fn judge(traces: &[Trace], now: &[Option<Bytes>]) -> Outcome {
+    let mut telling = traces.iter().zip(now).filter(|(trace, _)| match &trace.old {
+        Some(old) => *old != trace.new,
+        None => trace.new.is_some(),
+    });
+    let (mut all_new, mut all_old, mut any) = (true, true, false);
+    for (trace, now) in &mut telling {
+        any = true;
+        all_new &= *now == trace.new;
+        all_old &= trace.old.as_ref() == Some(now);
+    }
+    match (any, all_new, all_old) {
+        (true, true, false) => Outcome::Applied,
+        (true, false, true) => Outcome::Absent,
+        _ => Outcome::Unclear,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(text: &'static str) -> Option<Bytes> {
+        (!text.is_empty()).then(|| Bytes::from_static(text.as_bytes()))
+    }
+
+    fn trace(old: Option<&'static str>, new: &'static str) -> Trace {
+        Trace { key: b"k".to_vec(), old: old.map(value), new: value(new) }
+    }
+
+    #[test]
+    fn all_new_is_applied_and_all_old_is_absent() {
+        let traces = [trace(Some(""), "a"), trace(Some("x"), "")];
+        assert_eq!(judge(&traces, &[value("a"), value("")]), Outcome::Applied);
+        assert_eq!(judge(&traces, &[value(""), value("x")]), Outcome::Absent);
+    }
+
+    #[test]
+    fn anything_else_is_unclear() {
+        let traces = [trace(Some(""), "a"), trace(Some("x"), "y")];
+        assert_eq!(judge(&traces, &[value("a"), value("x")]), Outcome::Unclear);
+        assert_eq!(judge(&traces, &[value("b"), value("x")]), Outcome::Unclear);
+    }
+
+    #[test]
+    fn what_was_not_looked_at_before_can_only_say_yes() {
+        assert_eq!(judge(&[trace(None, "a")], &[value("a")]), Outcome::Applied);
+        assert_eq!(judge(&[trace(None, "a")], &[value("")]), Outcome::Unclear);
+        assert_eq!(judge(&[trace(None, "")], &[value("")]), Outcome::Unclear);
+    }
+
+    #[test]
+    fn a_value_written_back_says_nothing() {
+        assert_eq!(judge(&[trace(Some("a"), "a")], &[value("a")]), Outcome::Unclear);
+    }
+}

@@ -1,0 +1,77 @@
+// The test's own port, plain HTTP: faults to come, requests counted, regions split and moved.
+package main
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/tikv/client-go/v2/testutils"
+)
+
+type control struct {
+	faults  *faults
+	cluster *testutils.MockCluster
+	stores  int
+}
+
+func (c *control) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/fault", c.fault)
+	mux.HandleFunc("/calls", c.calls)
+	mux.HandleFunc("/split", c.split)
+	mux.HandleFunc("/lead", c.lead)
+	return mux
+}
+
+func (c *control) fault(w http.ResponseWriter, r *http.Request) {
+	prefix, err := hex.DecodeString(r.FormValue("key"))
+	times, err2 := strconv.Atoi(r.FormValue("times"))
+	ms, _ := strconv.Atoi(r.FormValue("ms"))
+	if err != nil || err2 != nil || !isFault(r.FormValue("what")) {
+		http.Error(w, "bad fault", http.StatusBadRequest)
+		return
+	}
+	delay := time.Duration(ms) * time.Millisecond
+	c.faults.add(&fault{r.FormValue("on"), r.FormValue("what"), prefix, times, delay})
+}
+
+func (c *control) calls(w http.ResponseWriter, r *http.Request) {
+	c.faults.mu.Lock()
+	defer c.faults.mu.Unlock()
+	_ = json.NewEncoder(w).Encode(c.faults.calls)
+}
+
+func (c *control) split(w http.ResponseWriter, r *http.Request) {
+	key, err := hex.DecodeString(r.FormValue("key"))
+	if err != nil {
+		http.Error(w, "bad key", http.StatusBadRequest)
+		return
+	}
+	split(c.cluster, key, c.stores)
+}
+
+// lead moves the leader of the key's region to its next peer.
+func (c *control) lead(w http.ResponseWriter, r *http.Request) {
+	key, err := hex.DecodeString(r.FormValue("key"))
+	if err != nil {
+		http.Error(w, "bad key", http.StatusBadRequest)
+		return
+	}
+	region, leader := c.cluster.GetRegionByKey(encodeBytes(key))
+	for i, peer := range region.Peers {
+		if peer.Id == leader.Id {
+			c.cluster.ChangeLeader(region.Id, region.Peers[(i+1)%len(region.Peers)].Id)
+			return
+		}
+	}
+}
+
+func split(cluster *testutils.MockCluster, key []byte, stores int) {
+	region, _ := cluster.GetRegionByKey(encodeBytes(key))
+	ids := cluster.AllocIDs(1 + stores)
+	// Leaders are spread over the stores.
+	cluster.Split(region.Id, ids[0], key, ids[1:], ids[1+int(ids[0])%stores])
+}
