@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where the regions of a volume begin: some inodes have one of their own, and the other records
 /// theirs. An inode's last byte comes first.
-const SPLITS: [&[u8]; 8] =
-    [b"A\x02", b"A\x03", b"A\x04", b"A\x06", b"A\x10", b"A\x40", b"C", b"K"];
+const SPLITS: [&[u8]; 8] = [b"A\x02", b"A\x03", b"A\x04", b"A\x06", b"A\x10", b"A\x40", b"C", b"K"];
 
 /// A running server; dropping it stops it.
 pub struct TikvServer {
@@ -98,11 +97,33 @@ impl TikvServer {
         serde_json::from_str(&self.ask("/calls")).expect("counts")
     }
 
+    /// Every pair of the volume, without its prefix, past all clients. Waits for commits that are
+    /// not through with all of their keys.
+    pub fn dump(&self, url: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let what = format!("/dump?key={}", hex(&full_key(prefix_of(url), b"")));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let (head, body) = self.request(&what);
+            if head.contains(" 200 ") {
+                let pairs: Vec<(String, String)> = serde_json::from_str(&body).expect("pairs");
+                return pairs.iter().map(|(key, value)| (unhex(key), unhex(value))).collect();
+            }
+            assert!(Instant::now() < deadline, "the volume stays locked: {body}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     fn fresh_prefix(&self) -> String {
         format!("volume-{}", self.next.fetch_add(1, Ordering::Relaxed))
     }
 
     fn ask(&self, what: &str) -> String {
+        let (head, body) = self.request(what);
+        assert!(head.contains(" 200 "), "TiKV server: {what}: {head} {body}");
+        body
+    }
+
+    fn request(&self, what: &str) -> (String, String) {
         let ask = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect(&self.control)?;
             stream.set_read_timeout(Some(Duration::from_secs(20)))?;
@@ -113,8 +134,7 @@ impl TikvServer {
         };
         let answer = ask().unwrap_or_else(|error| panic!("TiKV server: {what}: {error}"));
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        assert!(head.contains(" 200 "), "TiKV server: {what}: {answer}");
-        body.to_owned()
+        (head.to_owned(), body.to_owned())
     }
 }
 
@@ -149,4 +169,9 @@ fn hex(bytes: &[u8]) -> String {
         let _ = write!(out, "{byte:02x}");
         out
     })
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits = text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).expect("digits"));
+    digits.map(|pair| u8::from_str_radix(pair, 16).expect("hex")).collect()
 }

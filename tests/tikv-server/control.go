@@ -4,16 +4,19 @@ package main
 import (
 	"encoding/hex"
 	"encoding/json"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
 
+	"github.com/pingcap/kvproto/pkg/kvrpcpb"
 	"github.com/tikv/client-go/v2/testutils"
 )
 
 type control struct {
 	faults  *faults
 	cluster *testutils.MockCluster
+	store   *testutils.MockClient
 	stores  int
 }
 
@@ -23,6 +26,7 @@ func (c *control) handler() http.Handler {
 	mux.HandleFunc("/calls", c.calls)
 	mux.HandleFunc("/split", c.split)
 	mux.HandleFunc("/lead", c.lead)
+	mux.HandleFunc("/dump", c.dump)
 	return mux
 }
 
@@ -67,6 +71,27 @@ func (c *control) lead(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// dump answers every pair below a prefix in hex, past all clients.
+func (c *control) dump(w http.ResponseWriter, r *http.Request) {
+	start, err := hex.DecodeString(r.FormValue("key"))
+	if err != nil || len(start) == 0 {
+		http.Error(w, "bad key", http.StatusBadRequest)
+		return
+	}
+	end := append([]byte{}, start...)
+	end[len(end)-1]++
+	found := c.store.MvccStore.Scan(start, end, math.MaxInt32, math.MaxUint64-1, kvrpcpb.IsolationLevel_SI, nil)
+	pairs := make([][2]string, 0, len(found))
+	for _, pair := range found {
+		if pair.Err != nil { // a lock: some commit is not through with its keys
+			http.Error(w, pair.Err.Error(), http.StatusConflict)
+			return
+		}
+		pairs = append(pairs, [2]string{hex.EncodeToString(pair.Key[len(start):]), hex.EncodeToString(pair.Value)})
+	}
+	_ = json.NewEncoder(w).Encode(pairs)
 }
 
 func split(cluster *testutils.MockCluster, key []byte, stores int) {

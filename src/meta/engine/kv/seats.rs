@@ -39,10 +39,8 @@ impl Seats {
     /// `count` is at most 32.
     pub fn new(count: u8) -> Self {
         let count = u32::from(count).min(u32::BITS);
-        let stripe = || Stripe {
-            free: Arc::new(Semaphore::new(count as usize)),
-            taken: AtomicU32::new(0),
-        };
+        let stripe =
+            || Stripe { free: Arc::new(Semaphore::new(count as usize)), taken: AtomicU32::new(0) };
         Self {
             count,
             first: rand::rng().random_range(0..count.max(1)),

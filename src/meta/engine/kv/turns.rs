@@ -26,10 +26,7 @@ pub(super) struct Turn {
 
 impl Turns {
     pub fn new() -> Self {
-        Self {
-            stripes: (0..STRIPES).map(|_| Arc::default()).collect(),
-            hasher: RandomState::new(),
-        }
+        Self { stripes: (0..STRIPES).map(|_| Arc::default()).collect(), hasher: RandomState::new() }
     }
 
     /// Waits for the turn of all keys. Stripes are taken in order, so nobody waits in a circle.

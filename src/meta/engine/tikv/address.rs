@@ -49,7 +49,9 @@ impl Address {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
         if hosts.contains('@') {
-            return Err(fail("TiKV knows no user and no password; use ca, cert and key".to_owned()));
+            return Err(fail(
+                "TiKV knows no user and no password; use ca, cert and key".to_owned(),
+            ));
         }
         let pds: Vec<String> = hosts.split(',').map(str::to_owned).collect();
         if let Some(pd) = pds.iter().find(|pd| !is_endpoint(pd)) {

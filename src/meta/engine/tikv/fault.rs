@@ -93,6 +93,8 @@ fn describe_key(error: &ProtoKeyError) -> String {
         _ if error.locked.is_some() => "a key is locked by another client".to_owned(),
         _ if !error.abort.is_empty() => error.abort.clone(),
         _ if !error.retryable.is_empty() => error.retryable.clone(),
+        _ if error.txn_not_found.is_some() => "the transaction is gone".to_owned(),
+        _ if error.commit_ts_expired.is_some() => "the commit came too late".to_owned(),
         _ => "a key was refused".to_owned(),
     }
 }

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tikv_client::transaction::HeartbeatOption;
 use tikv_client::{
-    BoundRange, CheckLevel, Error as Cause, Key, KvPair, Snapshot, Timestamp, TimestampExt,
-    TransactionClient, TransactionOptions,
+    BoundRange, CheckLevel, Error as Cause, Key, KvPair, Snapshot, Timestamp, TransactionClient,
+    TransactionOptions,
 };
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -193,13 +193,13 @@ impl KvStore for TikvStore {
         Ok(Box::new(TikvTxn::begin(self.cluster.clone()).await?))
     }
 
-    /// At the last timestamp there can be: TiKV then answers each key's newest value, and nobody
-    /// is asked for the time.
+    /// At the latest timestamp. The protocol knows one that means "the newest value" and would save
+    /// the question for the time; the library cannot say it.
     async fn get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
+        let now = self.cluster.timestamp().await?;
         let mut values = Vec::with_capacity(keys.len());
         for some in keys.chunks(BATCH) {
-            let newest = Timestamp::from_version(u64::MAX);
-            values.extend(self.cluster.values(some, &newest).await?);
+            values.extend(self.cluster.values(some, &now).await?);
         }
         Ok(values)
     }

@@ -87,10 +87,7 @@ impl TikvTxn {
     /// Takes back what a refused commit has locked. Should that fail, the locks expire.
     async fn roll_back(&mut self) {
         if let Err(cause) = timeout(PATIENCE, self.inner.rollback()).await.unwrap_or(Ok(())) {
-            tracing::debug!(
-                "{}",
-                engine_error(&self.cluster.address.place, &cause)
-            );
+            tracing::debug!("{}", engine_error(&self.cluster.address.place, &cause));
         }
     }
 }
