@@ -191,3 +191,29 @@ async fn the_locks_of_a_dead_client_expire() {
     assert_eq!(wire.meta.attr("d").await.nlink, 3);
     assert_eq!(wire.meta.names("d").await, ["locked"]);
 }
+
+/// It died after it had locked one key and before it reached the one that decides.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_locks_of_a_client_that_died_half_way_go_away() {
+    let wire = Wire::new().await;
+    // Inode 2 is d. The name in it is the primary key, the name in e lies in another region.
+    assert_eq!(wire.meta.dir("e").await.0, 3);
+    let ino = wire.meta.file("d/f").await;
+    let key = [b"A".as_slice(), &2_u64.to_le_bytes()].concat();
+    TikvServer::shared().fail_key(&wire.url, &key, "KvPrewrite", "refuse", ALWAYS);
+    let seen = || TikvServer::shared().calls().get("KvPrewrite").copied().unwrap_or(0);
+    let before = seen();
+    let dead = {
+        let meta = wire.meta.clone();
+        tokio::spawn(async move { meta.mv("d/f", "e/f").await })
+    };
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while seen() < before + 4 {
+        assert!(std::time::Instant::now() < deadline, "it never writes");
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    dead.abort();
+    assert!(dead.await.is_err_and(|error| error.is_cancelled()));
+    assert!(wire.meta.names("e").await.is_empty());
+    assert_eq!(wire.meta.ino("d/f").await, ino);
+}

@@ -127,7 +127,9 @@ impl KvTransaction {
     fn arrange(&self, kv: &mut dyn KvTxn, watched: &Watched, cells: &Overlay) {
         let Some((seats, _)) = &self.order.0 else { return };
         for place in watched.places.iter().filter(|key| watched.is_place(key)) {
-            if !cells.writes(place) {
+            // One that is not there has nobody who could take it away; whoever makes it is no seizer.
+            let exists = watched.points.get(place).is_some_and(Option::is_some);
+            if exists && !cells.writes(place) {
                 let seat = self.seats.get(place).map_or_else(|| seats.any(), |seat| seat.number);
                 kv.share(place, seat);
             }

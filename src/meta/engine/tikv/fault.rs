@@ -27,9 +27,23 @@ pub(super) fn passes(cause: &Cause) -> bool {
         | Cause::GrpcAPI(_) => true,
         Cause::UndeterminedError(inner) => passes(inner),
         Cause::PessimisticLockError { inner, .. } => passes(inner),
-        Cause::KeyError(error) => error.locked.is_some(),
+        Cause::KeyError(error) => error.locked.is_some() || error.txn_not_found.is_some(),
         Cause::ExtractedErrors(all) | Cause::MultipleKeyErrors(all) => all.iter().any(passes),
         _ => false,
+    }
+}
+
+/// The transaction, by its start, whose lock is in the way and whose primary key knows nothing of
+/// it: it is being written, or its client died before it got there.
+pub(super) fn unknown_transaction(cause: &Cause) -> Option<u64> {
+    match cause {
+        Cause::TxnNotFound(gone) => Some(gone.start_ts),
+        Cause::KeyError(error) => error.txn_not_found.as_ref().map(|gone| gone.start_ts),
+        Cause::UndeterminedError(inner) => unknown_transaction(inner),
+        Cause::ExtractedErrors(all) | Cause::MultipleKeyErrors(all) => {
+            all.iter().find_map(unknown_transaction)
+        }
+        _ => None,
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod address;
 mod fault;
+mod patience;
 mod settle;
 mod store;
 mod txn;

@@ -5,10 +5,12 @@
 //! fails. Only then does it make sense to look at what is stored.
 
 use bytes::Bytes;
-use tikv_client::{Backoff, ProtoLockInfo, Timestamp, TimestampExt};
+use tikv_client::{Backoff, Error as Cause, ProtoLockInfo, Timestamp, TimestampExt};
 
+use super::fault::unknown_transaction;
+use super::patience::Patience;
 use super::store::Cluster;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// One write of a transaction.
 pub(super) struct Trace {
@@ -33,8 +35,10 @@ pub(super) async fn settle(
     start: &Timestamp,
     traces: &[Trace],
 ) -> Outcome {
-    if end(cluster, primary, start).await.is_err() {
-        return Outcome::Unclear;
+    match end(cluster, primary, start).await {
+        Ok(End::Decided) => {}
+        Ok(End::NeverBegun) => return Outcome::Absent,
+        Err(_) => return Outcome::Unclear,
     }
     match stored(cluster, traces).await {
         Ok(now) => judge(traces, &now),
@@ -42,8 +46,15 @@ pub(super) async fn settle(
     }
 }
 
+enum End {
+    /// The primary key is committed or rolled back.
+    Decided,
+    /// The primary key was never locked. Commits are only sent when all keys are, so there is none.
+    NeverBegun,
+}
+
 /// Commits or rolls back for good what the primary key decides.
-async fn end(cluster: &Cluster, primary: &[u8], start: &Timestamp) -> Result<()> {
+async fn end(cluster: &Cluster, primary: &[u8], start: &Timestamp) -> Result<End> {
     let primary: Vec<u8> = cluster.full(primary).into();
     let lock = ProtoLockInfo {
         key: primary.clone(),
@@ -54,18 +65,21 @@ async fn end(cluster: &Cluster, primary: &[u8], start: &Timestamp) -> Result<()>
         ..ProtoLockInfo::default()
     };
     let now = cluster.timestamp().await?;
-    let patience = cluster.patience("ending a transaction");
+    let mut patience = Patience::new(cluster, "ending a transaction");
     loop {
-        let backoff = Backoff::no_jitter_backoff(2, 500, 10);
-        let asked = cluster.client.resolve_locks(vec![lock.clone()], now.clone(), backoff);
-        match patience.answer(asked).await? {
-            Some(left) if left.is_empty() => return Ok(()),
-            Some(_) => break,
-            None => {}
+        let asked = async {
+            let backoff = Backoff::no_jitter_backoff(2, 500, 10);
+            match cluster.client.resolve_locks(vec![lock.clone()], now.clone(), backoff).await {
+                Ok(left) if left.is_empty() => Ok(End::Decided),
+                Ok(left) => Err(Cause::ResolveLockError(left)),
+                Err(cause) if unknown_transaction(&cause).is_some() => Ok(End::NeverBegun),
+                Err(cause) => Err(cause),
+            }
+        };
+        if let Some(end) = patience.answer(asked).await? {
+            return Ok(end);
         }
     }
-    let cause = "the lock of the transaction stays".to_owned();
-    Err(Error::Unreachable { place: cluster.address.place.clone(), cause })
 }
 
 /// What is stored now: at a new timestamp, so that other locks of the transaction are met, and

@@ -2,19 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tikv_client::transaction::HeartbeatOption;
 use tikv_client::{
-    BoundRange, CheckLevel, Error as Cause, Key, KvPair, Snapshot, Timestamp, TransactionClient,
-    TransactionOptions,
+    BoundRange, CheckLevel, Key, KvPair, Snapshot, Timestamp, TransactionClient, TransactionOptions,
 };
-use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address::Address;
-use super::fault::{PATIENCE, engine_error, out_of_patience, passes};
+use super::fault::engine_error;
+use super::patience::Patience;
 use super::txn::TikvTxn;
 use crate::error::Result;
 use crate::meta::engine::kv::{KvStore, KvTxn, Pair, Scan, StoreTraits};
@@ -26,8 +24,6 @@ const PAGE: usize = 2048;
 const BATCH: usize = 4096;
 /// Keys deleted by one transaction when a volume is wiped.
 const DELETES: usize = 2000;
-/// Between two attempts.
-const PAUSE: Duration = Duration::from_millis(20);
 /// Rivals in one directory; who removes it locks as many keys.
 const SEATS: u8 = 32;
 
@@ -39,32 +35,6 @@ pub(super) struct Cluster {
 
 pub(super) struct TikvStore {
     cluster: Arc<Cluster>,
-}
-
-/// How long one answer may take, with all repetitions.
-pub(super) struct Patience<'a> {
-    cluster: &'a Cluster,
-    what: &'static str,
-    deadline: Instant,
-}
-
-impl Patience<'_> {
-    /// The answer; `None`, after a moment, if it is worth asking again.
-    pub async fn answer<T>(
-        &self,
-        asked: impl Future<Output = Result<T, Cause>> + Send,
-    ) -> Result<Option<T>> {
-        let place = &self.cluster.address.place;
-        match timeout_at(self.deadline, asked).await {
-            Ok(Ok(answer)) => Ok(Some(answer)),
-            Ok(Err(cause)) if passes(&cause) && Instant::now() + PAUSE < self.deadline => {
-                sleep(PAUSE).await;
-                Ok(None)
-            }
-            Ok(Err(cause)) => Err(engine_error(place, &cause)),
-            Err(_) => Err(out_of_patience(place, self.what)),
-        }
-    }
 }
 
 impl Cluster {
@@ -80,13 +50,8 @@ impl Cluster {
         key
     }
 
-    /// For one thing that may have to be asked for more than once.
-    pub fn patience(&self, what: &'static str) -> Patience<'_> {
-        Patience { cluster: self, what, deadline: Instant::now() + PATIENCE }
-    }
-
     pub async fn timestamp(&self) -> Result<Timestamp> {
-        let patience = self.patience("a timestamp");
+        let mut patience = Patience::new(self, "a timestamp");
         loop {
             if let Some(now) = patience.answer(self.client.current_timestamp()).await? {
                 return Ok(now);
@@ -101,7 +66,7 @@ impl Cluster {
 
     /// The values of the keys at a timestamp.
     pub async fn values(&self, keys: &[Vec<u8>], at: &Timestamp) -> Result<Vec<Option<Bytes>>> {
-        let patience = self.patience("a read");
+        let mut patience = Patience::new(self, "a read").over(self.span(keys));
         let full: Vec<Key> = keys.iter().map(|key| self.full(key)).collect();
         loop {
             let mut view = self.snapshot(at.clone());
@@ -113,7 +78,7 @@ impl Cluster {
 
     /// The first pairs of a scan at a timestamp.
     async fn some(&self, scan: &Scan, limit: u32, at: &Timestamp) -> Result<Vec<Pair>> {
-        let patience = self.patience("a listing");
+        let mut patience = Patience::new(self, "a listing").over(self.range(scan));
         loop {
             let mut view = self.snapshot(at.clone());
             let range = self.range(scan);
@@ -142,6 +107,13 @@ impl Cluster {
             values.push(if is_last { found.remove(key) } else { found.get(key).cloned() });
         }
         values
+    }
+
+    /// From the first to the last of the keys.
+    pub fn span(&self, keys: &[Vec<u8>]) -> BoundRange {
+        let first = keys.iter().min().map_or(&[][..], Vec::as_slice);
+        let last = keys.iter().max().map_or(&[][..], Vec::as_slice);
+        (self.full(first)..=self.full(last)).into()
     }
 
     pub fn range(&self, scan: &Scan) -> BoundRange {

@@ -14,6 +14,7 @@ use tikv_client::{Error as Cause, TimestampExt, Transaction};
 use tokio::time::timeout;
 
 use super::fault::{PATIENCE, engine_error, out_of_patience, refuses};
+use super::patience::Patience;
 use super::settle::{Outcome, settle};
 use super::store::{Cluster, options, page};
 use crate::error::{Error, Result};
@@ -35,7 +36,7 @@ pub(super) struct TikvTxn {
 
 impl TikvTxn {
     pub async fn begin(cluster: Arc<Cluster>) -> Result<Self> {
-        let patience = cluster.patience("beginning a transaction");
+        let mut patience = Patience::new(&cluster, "beginning a transaction");
         let inner = loop {
             let begun = cluster.client.begin_with_options(options());
             if let Some(inner) = patience.answer(begun).await? {
@@ -79,7 +80,11 @@ impl TikvTxn {
         };
         match settle(&self.cluster, primary, &start, &self.traces()).await {
             Outcome::Applied => Ok(()),
-            Outcome::Absent => Err(CommitError::Conflict),
+            Outcome::Absent => {
+                // Safe only now: the primary key has decided, so no other key can differ from it.
+                self.roll_back().await;
+                Err(CommitError::Conflict)
+            }
             Outcome::Unclear => Err(CommitError::Unknown(cause)),
         }
     }
@@ -96,7 +101,7 @@ impl TikvTxn {
 impl KvTxn for TikvTxn {
     async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
         let cluster = self.cluster.clone();
-        let patience = cluster.patience("a read");
+        let mut patience = Patience::new(&cluster, "a read").over(cluster.span(keys));
         let full: Vec<_> = keys.iter().map(|key| cluster.full(key)).collect();
         let values = loop {
             if let Some(pairs) = patience.answer(self.inner.batch_get(full.clone())).await? {
@@ -113,7 +118,7 @@ impl KvTxn for TikvTxn {
     /// Guards the keys that it found. Who adds one guards the node that it belongs to.
     async fn scan(&mut self, scan: &Scan) -> Result<Vec<Pair>> {
         let cluster = self.cluster.clone();
-        let patience = cluster.patience("a listing");
+        let mut patience = Patience::new(&cluster, "a listing").over(cluster.range(scan));
         let mut scan = scan.clone();
         let mut all: Vec<Pair> = Vec::new();
         loop {
