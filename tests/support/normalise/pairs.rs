@@ -58,14 +58,13 @@ fn shape(all: &Pairs) -> Shape {
     let mut shape = Shape::default();
     for (key, value) in all {
         match (key.first(), key.get(9)) {
-            (Some(b'A'), Some(b'I')) => drop(shape.nodes.insert(ino_of(key))),
+            (Some(b'A'), Some(b'I')) | (Some(b'D'), _) => drop(shape.nodes.insert(ino_of(key))),
             (Some(b'A'), Some(b'D')) => {
                 shape.enter(ino_of(key), &key[10..], Fields(&value[1..]).number(8));
             }
             (Some(b'A'), Some(b'C')) => {
                 shape.chunk(ino_of(key), Fields(&key[10..]).number(4), value);
             }
-            (Some(b'D'), _) => drop(shape.nodes.insert(ino_of(key))),
             _ => {}
         }
     }

@@ -32,8 +32,8 @@ impl Overlay {
     }
 
     /// What was loaded, whatever was written since; `None` if it was not.
-    pub fn before(&self, key: &[u8]) -> Option<Option<&Bytes>> {
-        self.loaded.get(key).map(Option::as_ref)
+    pub fn before(&self, key: &[u8]) -> Option<&Option<Bytes>> {
+        self.loaded.get(key)
     }
 
     pub fn writes(&self, key: &[u8]) -> bool {

@@ -189,16 +189,13 @@ impl Txn for KvTransaction {
         let mut first = self.open.take().filter(|_| !waited);
         let mut left = FRESH_ATTEMPTS;
         loop {
-            let (mut kv, cells) = match first.take() {
-                Some(mut kv) => {
-                    let cells = load(kv.as_mut(), &watched, &needs).await;
-                    (kv, cells.map_err(CommitError::Failed)?)
-                }
-                None => {
-                    let mut kv = self.store.begin().await.map_err(CommitError::Failed)?;
-                    let cells = load_again(kv.as_mut(), &watched, &needs).await?;
-                    (kv, cells)
-                }
+            let (mut kv, cells) = if let Some(mut kv) = first.take() {
+                let cells = load(kv.as_mut(), &watched, &needs).await;
+                (kv, cells.map_err(CommitError::Failed)?)
+            } else {
+                let mut kv = self.store.begin().await.map_err(CommitError::Failed)?;
+                let cells = load_again(kv.as_mut(), &watched, &needs).await?;
+                (kv, cells)
             };
             match self.attempt(kv.as_mut(), cells, &watched, &needs, changes).await {
                 Err(CommitError::Conflict) if left > 0 => left -= 1,
@@ -243,8 +240,8 @@ fn ends_place(key: &[u8], watched: &Watched, cells: &Overlay) -> bool {
     if !matches!(StoreKey::decode(key), Some(StoreKey::Attr(_))) {
         return false;
     }
-    let read = watched.points.get(key).map(Option::as_ref);
-    match (cells.before(key).or(read), cells.value(key)) {
+    let before = cells.before(key).or_else(|| watched.points.get(key));
+    match (before, cells.value(key)) {
         (Some(Some(before)), now) => is_dir(before) && !same_place(Some(before), now),
         // Nobody relies on what was not there.
         (Some(None), _) | (None, Some(_)) => false,

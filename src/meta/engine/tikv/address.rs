@@ -61,7 +61,7 @@ impl Address {
             .ok_or_else(|| fail("bad percent-encoding in the prefix".to_owned()))?;
         prefix.push(SEPARATOR);
 
-        let mut options = Options::default();
+        let mut options = Options { gc_interval: Some(GC_INTERVAL), ..Options::default() };
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
             options.set(&name, &value).map_err(&fail)?;
         }
@@ -70,7 +70,7 @@ impl Address {
             pds,
             prefix,
             tls: options.tls().map_err(&fail)?,
-            gc_interval: options.gc_interval.unwrap_or(Some(GC_INTERVAL)),
+            gc_interval: options.gc_interval,
             log_shards: log_shards(env).map_err(&fail)?,
         })
     }
@@ -81,7 +81,7 @@ struct Options {
     ca: Option<PathBuf>,
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
-    gc_interval: Option<Option<Duration>>,
+    gc_interval: Option<Duration>,
 }
 
 impl Options {
@@ -95,7 +95,7 @@ impl Options {
                 let interval = parse_duration(value)
                     .ok_or_else(|| format!("gc-interval: {value:?} is not a time such as 3h"))?;
                 let kept = interval.max(MIN_GC_INTERVAL);
-                self.gc_interval = Some((!interval.is_zero()).then_some(kept));
+                self.gc_interval = (!interval.is_zero()).then_some(kept);
             }
             // The Go client takes it and checks nothing. Who asks for a check must not believe
             // that there is one.

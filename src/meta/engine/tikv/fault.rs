@@ -26,7 +26,6 @@ pub(super) fn passes(cause: &Cause) -> bool {
         | Cause::Grpc(_)
         | Cause::GrpcAPI(_) => true,
         Cause::UndeterminedError(inner) => passes(inner),
-        Cause::PessimisticLockError { inner, .. } => passes(inner),
         Cause::KeyError(error) => error.locked.is_some() || error.txn_not_found.is_some(),
         Cause::ExtractedErrors(all) | Cause::MultipleKeyErrors(all) => all.iter().any(passes),
         _ => false,
@@ -92,7 +91,6 @@ fn describe(cause: &Cause) -> String {
         Cause::Grpc(error) => chain(error),
         Cause::RegionError(error) => format!("region error: {}", error.message),
         Cause::UndeterminedError(inner) => describe(inner),
-        Cause::PessimisticLockError { inner, .. } => describe(inner),
         Cause::KeyError(error) => describe_key(error),
         Cause::ExtractedErrors(all) | Cause::MultipleKeyErrors(all) => {
             all.first().map_or_else(|| "an unnamed error".to_owned(), describe)

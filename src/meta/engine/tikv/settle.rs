@@ -15,9 +15,16 @@ use crate::error::Result;
 /// One write of a transaction.
 pub(super) struct Trace {
     pub key: Vec<u8>,
-    /// What was there before; `None` if nobody looked.
-    pub old: Option<Option<Bytes>>,
+    pub old: Before,
     pub new: Option<Bytes>,
+}
+
+/// What a key held before the transaction.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// Nobody looked.
+    Unread,
+    Read(Option<Bytes>),
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -93,14 +100,14 @@ async fn stored(cluster: &Cluster, traces: &[Trace]) -> Result<Vec<Option<Bytes>
 /// Only keys whose value the commit would have changed tell anything.
 fn judge(traces: &[Trace], now: &[Option<Bytes>]) -> Outcome {
     let mut telling = traces.iter().zip(now).filter(|(trace, _)| match &trace.old {
-        Some(old) => *old != trace.new,
-        None => trace.new.is_some(),
+        Before::Read(old) => *old != trace.new,
+        Before::Unread => trace.new.is_some(),
     });
     let (mut all_new, mut all_old, mut any) = (true, true, false);
     for (trace, now) in &mut telling {
         any = true;
         all_new &= *now == trace.new;
-        all_old &= trace.old.as_ref() == Some(now);
+        all_old &= matches!(&trace.old, Before::Read(old) if old == now);
     }
     match (any, all_new, all_old) {
         (true, true, false) => Outcome::Applied,
@@ -118,7 +125,8 @@ mod tests {
     }
 
     fn trace(old: Option<&'static str>, new: &'static str) -> Trace {
-        Trace { key: b"k".to_vec(), old: old.map(value), new: value(new) }
+        let old = old.map_or(Before::Unread, |old| Before::Read(value(old)));
+        Trace { key: b"k".to_vec(), old, new: value(new) }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::fault::{PATIENCE, engine_error, out_of_patience, refuses};
 use super::patience::Patience;
-use super::settle::{Outcome, settle};
+use super::settle::{Before, Outcome, Trace, settle};
 use super::store::{Cluster, options, page};
 use crate::error::{Error, Result};
 use crate::meta::engine::CommitError;
@@ -63,10 +63,10 @@ impl TikvTxn {
 
     /// What the commit leaves if it goes through and nobody comes after it, and what was there
     /// before, where that is known.
-    fn traces(&self) -> Vec<super::settle::Trace> {
-        let trace = |(key, new): (&Vec<u8>, &Option<Bytes>)| super::settle::Trace {
+    fn traces(&self) -> Vec<Trace> {
+        let trace = |(key, new): (&Vec<u8>, &Option<Bytes>)| Trace {
             key: key.clone(),
-            old: self.seen.get(key).cloned(),
+            old: self.seen.get(key).cloned().map_or(Before::Unread, Before::Read),
             new: new.clone(),
         };
         self.writes.iter().map(trace).collect()
