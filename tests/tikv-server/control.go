@@ -4,6 +4,7 @@ package main
 import (
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -17,6 +18,7 @@ type control struct {
 	faults  *faults
 	cluster *testutils.MockCluster
 	store   *testutils.MockClient
+	clock   *clock
 	stores  int
 }
 
@@ -82,6 +84,10 @@ func (c *control) dump(w http.ResponseWriter, r *http.Request) {
 	}
 	end := append([]byte{}, start...)
 	end[len(end)-1]++
+	if err := c.resolve(start, end); err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
 	found := c.store.MvccStore.Scan(start, end, math.MaxInt32, math.MaxUint64-1, kvrpcpb.IsolationLevel_SI, nil)
 	pairs := make([][2]string, 0, len(found))
 	for _, pair := range found {
@@ -92,6 +98,30 @@ func (c *control) dump(w http.ResponseWriter, r *http.Request) {
 		pairs = append(pairs, [2]string{hex.EncodeToString(pair.Key[len(start):]), hex.EncodeToString(pair.Value)})
 	}
 	_ = json.NewEncoder(w).Encode(pairs)
+}
+
+// resolve finishes what clients that ended right after a commit have left to the next reader.
+func (c *control) resolve(start, end []byte) error {
+	store := c.store.MvccStore
+	locks, err := store.ScanLock(start, end, math.MaxUint64-1)
+	if err != nil {
+		return err
+	}
+	ph, lo := c.clock.alloc(1)
+	now := uint64(ph)<<18 + uint64(lo)
+	for _, lock := range locks {
+		ttl, commit, _, err := store.CheckTxnStatus(lock.PrimaryLock, lock.LockVersion, now, now, false, false)
+		if err != nil {
+			return err
+		}
+		if ttl > 0 {
+			return fmt.Errorf("a transaction is not through with %x", lock.Key)
+		}
+		if err := store.ResolveLock(start, end, lock.LockVersion, commit); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func split(cluster *testutils.MockCluster, key []byte, stores int) {

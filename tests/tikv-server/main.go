@@ -83,7 +83,7 @@ func main() {
 	go func() { log.Fatal(g.Serve(l)) }()
 
 	c := listen()
-	control := &control{faults: faults, cluster: cluster, store: cli, stores: *stores}
+	control := &control{faults: faults, cluster: cluster, store: cli, clock: time, stores: *stores}
 	go func() { log.Fatal(http.Serve(c, control.handler())) }()
 	fmt.Printf("PD=%s CONTROL=%s\n", l.Addr(), c.Addr())
 

@@ -38,7 +38,7 @@ pub fn normalise(all: &Pairs) -> Value {
         }
         out.insert(name, value);
     }
-    out.insert("log".to_owned(), json!(log(all, &mut ids)));
+    out.insert("txnLog".to_owned(), json!(log(all, &mut ids)));
     // Last: they are compared with every id there is.
     let counter = |name: &str| {
         all.get(format!("C{name}").as_bytes()).map_or(0, |value| little(value).cast_signed())
