@@ -137,7 +137,7 @@ impl Volume {
 
 /// The JSON in what a command printed. The library for TiKV logs to the same place, in lines that
 /// begin with the time in brackets.
-fn answer(stdout: &str) -> Value {
+pub fn answer(stdout: &str) -> Value {
     let lines: Vec<&str> = stdout.lines().filter(|line| !line.starts_with("[20")).collect();
     serde_json::from_str(&lines.join("\n")).unwrap()
 }

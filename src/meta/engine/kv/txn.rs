@@ -25,6 +25,7 @@ use super::seats::{Seat, Seats};
 use super::store::{KvStore, KvTxn, Pair, Scan};
 use super::turns::{Turn, Turns};
 use crate::error::Result;
+use crate::meta::Ino;
 use crate::meta::engine::{Change, CommitError, Key, Record, Txn};
 use crate::meta::record::{Attr, FileKind};
 
@@ -124,7 +125,7 @@ impl KvTransaction {
 
     /// Tells the store which guards are shared, and which ones end. The value of a place that is
     /// written anyway needs no sharing: that alone conflicts.
-    fn arrange(&self, kv: &mut dyn KvTxn, watched: &Watched, cells: &Overlay) {
+    fn arrange(&self, kv: &mut dyn KvTxn, watched: &Watched, cells: &Overlay, changes: &[Change]) {
         let Some((seats, _)) = &self.order.0 else { return };
         for place in watched.places.iter().filter(|key| watched.is_place(key)) {
             // One that is not there has nobody who could take it away; whoever makes it is no seizer.
@@ -134,8 +135,24 @@ impl KvTransaction {
                 kv.share(place, seat);
             }
         }
-        for key in cells.written().filter(|key| ends_place(key, watched, cells)) {
-            kv.seize(key);
+        // A node that gets its first name here is new: nobody can rely on it yet.
+        let named: HashSet<Ino> = changes
+            .iter()
+            .filter_map(|change| match change {
+                Change::PutEntry(_, _, entry) => Some(entry.ino),
+                _ => None,
+            })
+            .collect();
+        for key in cells.written() {
+            let Some(StoreKey::Attr(ino)) = StoreKey::decode(key) else { continue };
+            let before = cells.before(key).or_else(|| watched.points.get(key));
+            let ends = match before {
+                Some(before) => ends_place(before.as_ref(), cells.value(key)),
+                None => !named.contains(&ino) && cells.value(key).is_none_or(|now| is_dir(now)),
+            };
+            if ends {
+                kv.seize(key);
+            }
         }
     }
 
@@ -224,7 +241,7 @@ impl KvTransaction {
         let receipts = Applier::new(&mut cells, changes, log_key)
             .apply(changes)
             .map_err(CommitError::Failed)?;
-        self.arrange(kv, watched, &cells);
+        self.arrange(kv, watched, &cells, changes);
         for (key, value) in cells.into_writes() {
             match value {
                 Some(value) => kv.put(key, value),
@@ -236,17 +253,8 @@ impl KvTransaction {
 }
 
 /// Whether a write takes a directory away from those who rely on it, or makes it another place.
-fn ends_place(key: &[u8], watched: &Watched, cells: &Overlay) -> bool {
-    if !matches!(StoreKey::decode(key), Some(StoreKey::Attr(_))) {
-        return false;
-    }
-    let before = cells.before(key).or_else(|| watched.points.get(key));
-    match (before, cells.value(key)) {
-        (Some(Some(before)), now) => is_dir(before) && !same_place(Some(before), now),
-        // Nobody relies on what was not there.
-        (Some(None), _) | (None, Some(_)) => false,
-        (None, None) => true,
-    }
+fn ends_place(before: Option<&Bytes>, now: Option<&Bytes>) -> bool {
+    before.is_some_and(|before| is_dir(before) && !same_place(Some(before), now))
 }
 
 fn is_dir(raw: &[u8]) -> bool {
