@@ -113,7 +113,7 @@ async fn making_takes_a_transaction() {
     let written = vol.count(async |_| {
         let id = vol.meta.new_slice().await.expect("slice id");
         let slice = Slice { pos: 0, id, size: 1, off: 0, len: 1 };
-        vol.meta.write(ino, 0, 0, slice, Timestamp::now()).await.expect("write")
+        vol.meta.write(ino, 0, 0, slice, Timestamp::now()).await.expect("write");
     });
     // The node for the plan, the chunk for the record to go behind.
     let twice = calls(&[("KvBatchGet", 2), ("KvCommit", 2), ("KvPrewrite", 1), ("tso", 2)]);
