@@ -116,6 +116,11 @@ pub trait KvTxn: Send {
 
     fn delete(&mut self, key: Vec<u8>);
 
+    /// Guards a key without reading it.
+    fn guard(&mut self, key: &[u8]) {
+        let _ = key;
+    }
+
     /// Turns the guard of a key that was read and is not written into a shared one: it conflicts
     /// with who seizes the key and with who sits on the same seat, not with other seats.
     fn share(&mut self, key: &[u8], seat: u8) {

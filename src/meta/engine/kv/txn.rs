@@ -135,6 +135,29 @@ impl KvTransaction {
                 kv.share(place, seat);
             }
         }
+        // Ranges are guarded through the node that they belong to: by who adds to one, whatever
+        // else the plan has read, and by who has listed it.
+        for change in changes {
+            match change {
+                Change::PutEntry(dir, ..) => {
+                    let place = StoreKey::Attr(*dir).encode();
+                    if !watched.points.contains_key(&place) && !cells.writes(&place) {
+                        kv.share(&place, seats.any());
+                    }
+                }
+                Change::PutXattr(ino, ..)
+                | Change::RemoveXattr(ino, _)
+                | Change::AddParent { ino, .. } => kv.guard(&StoreKey::Attr(*ino).encode()),
+                _ => {}
+            }
+        }
+        for (scan, found) in &watched.scans {
+            match StoreKey::listed(&scan.start) {
+                Some((dir, b'D')) if found.is_empty() => kv.seize(&StoreKey::Attr(dir).encode()),
+                Some((ino, b'X' | b'P')) => kv.guard(&StoreKey::Attr(ino).encode()),
+                _ => {}
+            }
+        }
         // A node that gets its first name here is new: nobody can rely on it yet.
         let named: HashSet<Ino> = changes
             .iter()

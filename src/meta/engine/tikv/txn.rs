@@ -150,12 +150,18 @@ impl KvTxn for TikvTxn {
         self.writes.insert(key, None);
     }
 
+    fn guard(&mut self, key: &[u8]) {
+        self.guards.insert(key.to_vec());
+    }
+
     fn share(&mut self, key: &[u8], seat: u8) {
         self.guards.remove(key);
         self.guards.insert(seat_of(key, seat));
     }
 
     fn seize(&mut self, key: &[u8]) {
+        // Who writes the value itself takes no seat.
+        self.guards.insert(key.to_vec());
         self.guards.extend((0..MAX_SEATS).map(|seat| seat_of(key, seat)));
     }
 
