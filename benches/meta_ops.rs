@@ -11,6 +11,14 @@
 )]
 #[path = "../tests/support/redis.rs"]
 mod redis;
+#[allow(
+    dead_code,
+    clippy::panic,
+    clippy::expect_used,
+    reason = "shared with tests, which assert by panicking"
+)]
+#[path = "../tests/support/tikv.rs"]
+mod tikv;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +36,7 @@ use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use redis::RedisServer;
+use tikv::TikvServer;
 
 const WIDTHS: [usize; 2] = [1, 64];
 /// Entries of the directory that is listed.
@@ -36,6 +45,7 @@ const LISTED: usize = 1000;
 fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let server = RedisServer::start();
+    let cluster = TikvServer::start(&[]);
     let dir = TempDir::new()?;
     let mut criterion = Criterion::default()
         .sample_size(10)
@@ -46,6 +56,8 @@ fn main() -> Result<()> {
         ("memkv", "memkv://bench".to_owned()),
         ("sqlite", format!("sqlite3://{}/meta.db", dir.path().display())),
         ("redis", server.url(0)),
+        // A server in memory with one lock: it shows round trips, not the speed of TiKV.
+        ("tikv", cluster.fresh_url()),
     ] {
         let volume = Arc::new(runtime.block_on(Volume::new(&url))?);
         for width in WIDTHS {

@@ -16,6 +16,14 @@ mod ops;
 #[path = "../../tests/support/redis.rs"]
 mod redis;
 mod table;
+#[allow(
+    dead_code,
+    clippy::panic,
+    clippy::expect_used,
+    reason = "shared with tests, which assert by panicking"
+)]
+#[path = "../../tests/support/tikv.rs"]
+mod tikv;
 
 use std::sync::Arc;
 
@@ -28,6 +36,7 @@ use uuid::Uuid;
 
 use redis::RedisServer;
 use table::Table;
+use tikv::TikvServer;
 
 /// What one side did in each phase, in operations a second.
 type Rates = Vec<(String, f64)>;
@@ -47,7 +56,7 @@ struct Args {
     /// What to run.
     #[arg(long, value_delimiter = ',', default_value = "mdtest,ops")]
     runs: Vec<Run>,
-    /// Operations of each phase; by default 4000 on Redis and 1000 on SQLite.
+    /// Operations of each phase; by default 4000 on Redis and 1000 elsewhere.
     #[arg(long)]
     count: Option<usize>,
     /// Leave the Go client out, for profiling.
@@ -62,6 +71,8 @@ struct Args {
 enum EngineKind {
     Redis,
     Sqlite,
+    /// The test server: it shows how often each side asks, not the speed of TiKV.
+    Tikv,
 }
 
 #[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
@@ -136,6 +147,7 @@ impl EngineKind {
         match self {
             Self::Redis => "Redis",
             Self::Sqlite => "SQLite",
+            Self::Tikv => "TiKV (test server)",
         }
     }
 
@@ -143,7 +155,7 @@ impl EngineKind {
     fn count(self) -> usize {
         match self {
             Self::Redis => 4000,
-            Self::Sqlite => 1000,
+            Self::Sqlite | Self::Tikv => 1000,
         }
     }
 }
@@ -153,6 +165,7 @@ struct Place {
     engine: EngineKind,
     url: String,
     _dir: Option<TempDir>,
+    _server: Option<TikvServer>,
 }
 
 impl Place {
@@ -160,12 +173,16 @@ impl Place {
         Ok(match engine {
             EngineKind::Redis => {
                 let url = server.context("no server")?.fresh_url();
-                Self { engine, url, _dir: None }
+                Self { engine, url, _dir: None, _server: None }
             }
             EngineKind::Sqlite => {
                 let dir = TempDir::new()?;
                 let url = format!("sqlite3://{}/meta.db", dir.path().display());
-                Self { engine, url, _dir: Some(dir) }
+                Self { engine, url, _dir: Some(dir), _server: None }
+            }
+            EngineKind::Tikv => {
+                let server = TikvServer::start(&[]);
+                Self { engine, url: server.fresh_url(), _dir: None, _server: Some(server) }
             }
         })
     }

@@ -19,7 +19,7 @@ const PUNCH: FallocateFlags =
 /// Runs a body on a volume in each store that the Go client has formatted.
 fn on_each_store(body: impl AsyncFn(Shared) + Send + Copy + 'static) {
     within(MOUNTED, move || {
-        for store in [Store::Redis, Store::Sqlite] {
+        for store in [Store::Redis, Store::Sqlite, Store::Tikv] {
             let place = Place::formatted(store, Client::Go, &["--trash-days", "0"]);
             let runtime = tokio::runtime::Runtime::new().unwrap();
             runtime.block_on(async {

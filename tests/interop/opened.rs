@@ -17,6 +17,7 @@ fn on_each_store(body: fn(Store)) {
     within(MOUNTED, move || {
         body(Store::Redis);
         body(Store::Sqlite);
+        body(Store::Tikv);
     });
 }
 
@@ -29,7 +30,7 @@ fn a_fresh_volume_is_the_same_whoever_formats_it() {
         &["--block-size", "1M", "--compress", "lz4", "--hash-prefix"],
         &["--access-key", "key", "--secret-key", "secret"],
     ] {
-        for store in [Store::Redis, Store::Sqlite] {
+        for store in [Store::Redis, Store::Sqlite, Store::Tikv] {
             let theirs = Place::formatted(store, Client::Go, options);
             let ours = Place::formatted(store, Client::Ours, options);
             assert_same(&theirs.stored(), &ours.stored());

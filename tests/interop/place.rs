@@ -13,8 +13,9 @@ use super::bucket::Bucket;
 use super::ours::Ours;
 use super::support::command::{Finished, poll, run};
 use super::support::juicefs::{Volume, command, juicefs};
-use super::support::normalise::{dump, keyspace, tables};
+use super::support::normalise::{dump, keyspace, pairs, tables};
 use super::support::redis::RedisServer;
+use super::support::tikv::TikvServer;
 
 /// The name of every volume here; its objects lie below it.
 const NAME: &str = "volume";
@@ -31,6 +32,7 @@ const USUAL: [&str; 3] = [
 pub enum Store {
     Redis,
     Sqlite,
+    Tikv,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +54,7 @@ impl Place {
         let url = match store {
             Store::Redis => RedisServer::shared().fresh_url(),
             Store::Sqlite => format!("sqlite3://{}/meta.db", folder.path().display()),
+            Store::Tikv => TikvServer::shared().fresh_split_url(),
         };
         Self { go: Volume::existing(&url), url, folder }
     }
@@ -98,6 +101,7 @@ impl Place {
     pub fn stored(&self) -> Value {
         match self.file() {
             Some(file) => tables::normalise(&tables::read(&file)),
+            None if self.is_tikv() => pairs::normalise(&TikvServer::shared().dump(&self.url)),
             None => keyspace::normalise(&keyspace::read(&self.url)),
         }
     }
@@ -143,7 +147,15 @@ impl Place {
         self.url.strip_prefix("sqlite3://").map(PathBuf::from)
     }
 
+    fn is_tikv(&self) -> bool {
+        self.url.starts_with("tikv://")
+    }
+
     fn pending(&self) -> u64 {
+        if self.is_tikv() {
+            let all = TikvServer::shared().dump(&self.url);
+            return all.keys().filter(|key| key[0] == b'D').count() as u64;
+        }
         if let Some(file) = self.file() {
             return tables::read(&file)["delfile"].len() as u64;
         }

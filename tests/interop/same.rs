@@ -9,7 +9,7 @@ use super::{random, scripts};
 const ACLS: &str = "--enable-acl";
 
 fn on_both(options: &'static [&'static str], scenes: fn() -> Vec<Scene>, their: Go) {
-    on(&[Store::Redis, Store::Sqlite], options, scenes, their);
+    on(&[Store::Redis, Store::Sqlite, Store::Tikv], options, scenes, their);
 }
 
 fn on(

@@ -32,6 +32,7 @@ fn on_each_store(body: fn(Store)) {
     within(MOUNTED, move || {
         body(Store::Redis);
         body(Store::Sqlite);
+        body(Store::Tikv);
     });
 }
 

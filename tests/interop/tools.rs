@@ -56,7 +56,7 @@ fn busy(store: Store, options: &[&str], kinds: Kinds, seed: u64) -> Place {
 
 fn nothing_is_wrong(trash: &'static str) {
     within(MOUNTED, move || {
-        for (store, seed) in [(Store::Redis, 11), (Store::Sqlite, 12)] {
+        for (store, seed) in [(Store::Redis, 11), (Store::Sqlite, 12), (Store::Tikv, 13)] {
             let options = ["--trash-days", trash, "--enable-acl"];
             let place = busy(store, &options, Kinds::All, seed);
             place.approved();
@@ -81,7 +81,7 @@ fn nothing_is_wrong_without_trash() {
 #[test]
 fn what_users_and_groups_own_is_right() {
     within(MOUNTED, || {
-        for (store, seed) in [(Store::Redis, 21), (Store::Sqlite, 22)] {
+        for (store, seed) in [(Store::Redis, 21), (Store::Sqlite, 22), (Store::Tikv, 23)] {
             let place = busy(store, &["--trash-days", "0"], Kinds::FilesAndDirs, seed);
             clean(place.go.quota("check", &[]));
             runtime().block_on(async {

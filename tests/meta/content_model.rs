@@ -243,3 +243,8 @@ fn content_is_what_was_written_last_in_sqlite() {
 fn content_is_what_was_written_last_in_redis() {
     search(20, Volume::redis_with);
 }
+
+#[test]
+fn content_is_what_was_written_last_in_tikv() {
+    search(20, Volume::tikv_with);
+}

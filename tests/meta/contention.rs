@@ -230,3 +230,8 @@ async fn two_processes_work_on_one_redis_volume() {
 async fn two_processes_work_on_one_sqlite_volume() {
     two_processes(Volume::sqlite().await).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_work_on_one_tikv_volume() {
+    two_processes(Volume::tikv_with(setting()).await).await;
+}

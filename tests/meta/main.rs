@@ -20,5 +20,6 @@ mod room;
 mod round_trips;
 mod sessions;
 mod stale;
+mod tikv;
 mod usage;
 mod xattr;

@@ -465,6 +465,21 @@ fn random_operations_on_redis_agree_with_the_model() {
 }
 
 #[test]
+fn random_operations_on_tikv_agree_with_the_model() {
+    check(|| Volume::tikv_with(setting()), false);
+}
+
+#[test]
+fn random_operations_on_tikv_in_one_region_agree_with_the_model() {
+    check(|| Volume::tikv_in_one_region_with(setting()), false);
+}
+
+#[test]
+fn random_operations_with_trash_on_tikv_agree_with_the_model() {
+    check(|| Volume::tikv_with(setting_with_trash()), true);
+}
+
+#[test]
 fn random_operations_with_trash_on_memory_agree_with_the_model() {
     check(|| Volume::memory_with(setting_with_trash()), true);
 }

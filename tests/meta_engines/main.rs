@@ -7,6 +7,9 @@
 #[path = "../support/redis.rs"]
 #[allow(dead_code, reason = "this program uses a part of it")]
 mod redis;
+#[path = "../support/tikv.rs"]
+#[allow(dead_code, reason = "this program uses a part of it")]
+mod tikv;
 
 mod fixtures;
 mod stores;
@@ -21,6 +24,8 @@ macro_rules! on_every_engine {
         on_engine!(stuttering_memory: $($body)*);
         on_engine!(sqlite: $($body)*);
         on_engine!(redis: $($body)*);
+        on_engine!(tikv: $($body)*);
+        on_engine!(tikv_in_regions: $($body)*);
     };
 }
 

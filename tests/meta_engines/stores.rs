@@ -9,6 +9,7 @@ use jfs::meta::engine::{Engine, connect};
 
 use crate::fixtures;
 use crate::redis::RedisServer;
+use crate::tikv::TikvServer;
 
 /// A prepared store without a volume, and what keeps it alive.
 pub struct TestStore {
@@ -56,6 +57,15 @@ pub async fn sqlite() -> TestStore {
 
 pub async fn redis() -> TestStore {
     TestStore::open(RedisServer::shared().fresh_url(), None).await
+}
+
+pub async fn tikv() -> TestStore {
+    TestStore::open(TikvServer::shared().fresh_url(), None).await
+}
+
+/// Records of one commit lie on different servers.
+pub async fn tikv_in_regions() -> TestStore {
+    TestStore::open(TikvServer::shared().fresh_split_url(), None).await
 }
 
 fn fresh_name() -> String {

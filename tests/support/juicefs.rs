@@ -95,13 +95,13 @@ impl Volume {
     /// The metadata in the first, JSON form of `dump`.
     #[track_caller]
     pub fn dump(&self) -> Value {
-        serde_json::from_str(&self.run("dump", &[]).ok().stdout).unwrap()
+        answer(&self.run("dump", &[]).ok().stdout)
     }
 
     /// Setting, sessions and usage.
     #[track_caller]
     pub fn status(&self) -> Value {
-        serde_json::from_str(&self.run("status", &[]).ok().stdout).unwrap()
+        answer(&self.run("status", &[]).ok().stdout)
     }
 
     /// Every block that metadata names is there, and directories agree with their entries.
@@ -133,4 +133,11 @@ impl Volume {
     pub fn run(&self, action: &str, options: &[&str]) -> Finished {
         juicefs(&[&[action, &self.url], options].concat())
     }
+}
+
+/// The JSON in what a command printed. The library for TiKV logs to the same place, in lines that
+/// begin with the time in brackets.
+pub fn answer(stdout: &str) -> Value {
+    let lines: Vec<&str> = stdout.lines().filter(|line| !line.starts_with("[20")).collect();
+    serde_json::from_str(&lines.join("\n")).unwrap()
 }

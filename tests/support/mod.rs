@@ -10,6 +10,7 @@ pub mod records;
 pub mod redis;
 pub mod slow;
 pub mod store;
+pub mod tikv;
 pub mod timeout;
 pub mod tree;
 pub mod volume;

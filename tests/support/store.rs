@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::redis::RedisServer;
+use super::tikv::TikvServer;
 
 /// An empty store for one test. Every client opens it anew, as another machine would.
 pub struct Store {
@@ -34,6 +35,10 @@ impl Store {
 
     pub fn redis() -> Self {
         Self { url: RedisServer::shared().fresh_url(), _folder: None }
+    }
+
+    pub fn tikv() -> Self {
+        Self { url: TikvServer::shared().fresh_url(), _folder: None }
     }
 
     pub fn url(&self) -> &str {
@@ -93,6 +98,7 @@ macro_rules! on_every_store {
         $crate::on_every_store!(@engine memory; $($body),*);
         $crate::on_every_store!(@engine sqlite; $($body),*);
         $crate::on_every_store!(@engine redis; $($body),*);
+        $crate::on_every_store!(@engine tikv; $($body),*);
     };
     (@engine $engine:ident; $($body:ident),*) => {
         mod $engine {

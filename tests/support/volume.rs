@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::redis::RedisServer;
 use super::slow::SlowStore;
+use super::tikv::TikvServer;
 
 /// What the address of a slow store in memory begins with.
 const SLOW: &str = "slow+memkv://";
@@ -47,6 +48,16 @@ impl Volume {
 
     pub async fn redis_with(setting: Setting) -> Self {
         Self::format(RedisServer::shared().fresh_url(), setting, None).await
+    }
+
+    /// In several regions, so that a commit takes two phases and several servers.
+    pub async fn tikv_with(setting: Setting) -> Self {
+        Self::format(TikvServer::shared().fresh_split_url(), setting, None).await
+    }
+
+    /// In one region.
+    pub async fn tikv_in_one_region_with(setting: Setting) -> Self {
+        Self::format(TikvServer::shared().fresh_url(), setting, None).await
     }
 
     /// In memory, with the latency of a network.
@@ -129,6 +140,7 @@ macro_rules! on_every_engine {
         $crate::on_every_engine!(@engine memory, memory_with, $setting; $($body),*);
         $crate::on_every_engine!(@engine sqlite, sqlite_with, $setting; $($body),*);
         $crate::on_every_engine!(@engine redis, redis_with, $setting; $($body),*);
+        $crate::on_every_engine!(@engine tikv, tikv_with, $setting; $($body),*);
     };
     (@engine $engine:ident, $open:ident, $setting:expr; $($body:ident),*) => {
         mod $engine {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Engine, kv, redis, sqlite};
+use super::{Engine, kv, redis, sqlite, tikv};
 use crate::error::{Error, Result};
 
 /// Environment variables by name. Passed along rather than read from the process, since volumes in
@@ -20,6 +20,7 @@ pub async fn connect_with(url: &str, env: Env<'_>) -> Result<Arc<dyn Engine>> {
     match scheme {
         "redis" | "rediss" | "unix" => Ok(Arc::new(redis::connect(url, env).await?)),
         "sqlite3" => sqlite::connect(url).await,
+        "tikv" => Ok(Arc::new(tikv::connect(url, env).await?)),
         "memkv" => Ok(Arc::new(kv::memory(rest))),
         _ => Err(Error::bad_input(format!(
             "metadata address {}: unknown scheme {scheme:?}",

@@ -11,6 +11,7 @@ mod key;
 pub mod kv;
 pub mod redis;
 pub mod sqlite;
+pub mod tikv;
 
 use async_trait::async_trait;
 

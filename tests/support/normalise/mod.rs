@@ -10,6 +10,7 @@ pub mod changelog;
 pub mod dump;
 mod ids;
 pub mod keyspace;
+pub mod pairs;
 mod setting;
 pub mod tables;
 mod times;

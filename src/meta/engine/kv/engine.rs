@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::keys::{StoreKey, prefix};
 use super::read::{Unguarded, records};
 use super::store::{KvStore, Scan};
-use super::txn::KvTransaction;
+use super::txn::{KvTransaction, Order};
 use crate::error::{Error, Result};
 use crate::meta::engine::{
     Cursor, DelayedSlices, DeletedFile, Engine, EntryPage, HeldLock, Key, Record, StoredSession,
@@ -20,11 +20,13 @@ use crate::meta::{Ino, Name, Sid};
 /// One volume in an ordered key-value store.
 pub struct KvEngine {
     pub(super) store: Arc<dyn KvStore>,
+    order: Arc<Order>,
 }
 
 impl KvEngine {
     pub fn new(store: Arc<dyn KvStore>) -> Self {
-        Self { store }
+        let order = Arc::new(Order::new(store.traits().seats));
+        Self { store, order }
     }
 
     /// The newest value of one key.
@@ -85,7 +87,7 @@ impl Engine for KvEngine {
     }
 
     fn begin(&self) -> Box<dyn Txn> {
-        Box::new(KvTransaction::new(self.store.clone()))
+        Box::new(KvTransaction::new(self.store.clone(), self.order.clone()))
     }
 
     async fn read(&self, keys: &[Key]) -> Result<Vec<Record>> {
@@ -186,7 +188,9 @@ impl Engine for KvEngine {
     }
 
     async fn drop_single_refs(&self) -> Result<()> {
-        self.drop_zero_refs().await
+        self.drop_zero_refs().await?;
+        // The hourly job of one elected client: what the store leaves to its clients goes with it.
+        self.store.drop_old_versions().await
     }
 
     async fn delayed_slices(&self, before: i64, limit: usize) -> Result<Vec<DelayedSlices>> {

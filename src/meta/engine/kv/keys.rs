@@ -95,6 +95,12 @@ impl StoreKey {
         }
     }
 
+    /// The node whose entries, xattrs or parents begin with this prefix, and the letter of which.
+    pub(super) fn listed(prefix: &[u8]) -> Option<(Ino, u8)> {
+        let mut rest = prefix.strip_prefix(b"A").filter(|rest| rest.len() == 9)?;
+        Some((ino(&mut rest), *rest.first()?))
+    }
+
     /// What a stored key names; `None` for keys that no engine call is about (tokens, leftovers
     /// of other lengths), which scans pass over.
     pub fn decode(key: &[u8]) -> Option<Self> {

@@ -31,6 +31,15 @@ impl Overlay {
         }
     }
 
+    /// What was loaded, whatever was written since; `None` if it was not.
+    pub fn before(&self, key: &[u8]) -> Option<&Option<Bytes>> {
+        self.loaded.get(key)
+    }
+
+    pub fn writes(&self, key: &[u8]) -> bool {
+        self.writes.contains_key(key)
+    }
+
     pub fn put(&mut self, key: Vec<u8>, value: Bytes) {
         self.writes.insert(key, Some(value));
     }
@@ -53,6 +62,10 @@ impl Overlay {
         {
             *value = None;
         }
+    }
+
+    pub fn written(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.writes.keys()
     }
 
     pub fn into_writes(self) -> impl Iterator<Item = Write> {

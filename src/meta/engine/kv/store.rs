@@ -58,6 +58,9 @@ pub struct StoreTraits {
     pub log_shards: Option<u16>,
     /// Entries that one transaction may remove or clone, at about six keys each.
     pub batch: usize,
+    /// Seats of a place, at most 32, for a store whose commits only check the keys they write (see
+    /// [`KvTxn::share`]); 0 for one whose commits check everything they read.
+    pub seats: u8,
 }
 
 /// One ordered key-value store with optimistic transactions.
@@ -80,6 +83,11 @@ pub trait KvStore: Send + Sync + 'static {
     /// Deletes every key of the volume.
     async fn wipe(&self) -> Result<()>;
 
+    /// Drops versions that nobody can ask for any more, if the store leaves that to its clients.
+    async fn drop_old_versions(&self) -> Result<()> {
+        Ok(())
+    }
+
     async fn close(&self) -> Result<()> {
         Ok(())
     }
@@ -91,6 +99,10 @@ pub trait KvStore: Send + Sync + 'static {
 /// others too, such as by locking them. One that cannot watch a range may watch the keys found in
 /// it: whoever adds an entry also guards the directory's attr, which the remover of the directory
 /// writes. A guard that trips without need costs a retry, no more.
+///
+/// Locks exclude each other, though, and everyone who makes something in a directory guards it. So
+/// a store with [`StoreTraits::seats`] is told which guards are [shared](KvTxn::share) and who
+/// [ends](KvTxn::seize) them: many may share, and one who seizes conflicts with them all.
 #[async_trait]
 pub trait KvTxn: Send {
     /// Values in the order of the keys.
@@ -103,6 +115,23 @@ pub trait KvTxn: Send {
     fn put(&mut self, key: Vec<u8>, value: Bytes);
 
     fn delete(&mut self, key: Vec<u8>);
+
+    /// Guards a key without reading it.
+    fn guard(&mut self, key: &[u8]) {
+        let _ = key;
+    }
+
+    /// Turns the guard of a key that was read and is not written into a shared one: it conflicts
+    /// with who seizes the key and with who sits on the same seat, not with other seats.
+    fn share(&mut self, key: &[u8], seat: u8) {
+        let _ = (key, seat);
+    }
+
+    /// Announces that the value of a key ceases to be what others rely on: conflicts with everyone
+    /// who shares it.
+    fn seize(&mut self, key: &[u8]) {
+        let _ = key;
+    }
 
     /// A number that no other transaction of the volume has, later ones having greater ones.
     fn version(&self) -> u64;

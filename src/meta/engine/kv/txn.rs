@@ -5,6 +5,9 @@
 //! sees none (someone appended to a chunk of which only the head matters, or wrote back the same
 //! value), so the next attempts read everything again and judge for themselves: only a guarded
 //! record that really differs is a conflict.
+//!
+//! Where a store checks no more than what a commit writes, places are shared and seized by seats
+//! (see [`KvTxn::share`]), and tasks that rewrite the same directory take turns.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,16 +21,45 @@ use super::keys::StoreKey;
 use super::needs::Needs;
 use super::overlay::Overlay;
 use super::read::{Source, Unguarded, records};
+use super::seats::{Seat, Seats};
 use super::store::{KvStore, KvTxn, Pair, Scan};
+use super::turns::{Turn, Turns};
 use crate::error::Result;
+use crate::meta::Ino;
 use crate::meta::engine::{Change, CommitError, Key, Record, Txn};
-use crate::meta::record::Attr;
+use crate::meta::record::{Attr, FileKind};
 
 /// Attempts after the first. More contention than that is better waited out by the run loop.
 pub(super) const FRESH_ATTEMPTS: usize = 3;
 
+/// What keeps transactions of this process out of each other's way; nothing for a store that needs
+/// no such help.
+pub(super) struct Order(Option<(Seats, Turns)>);
+
+impl Order {
+    pub fn new(seats: u8) -> Self {
+        Self((seats > 0).then(|| (Seats::new(seats), Turns::new())))
+    }
+
+    /// The turn of everyone whose directory the changes touch.
+    async fn turn(&self, changes: &[Change]) -> Option<Turn> {
+        let (_, turns) = self.0.as_ref()?;
+        let touched: Vec<Vec<u8>> = changes
+            .iter()
+            .filter_map(|change| match change {
+                Change::TouchDir { ino, .. } => Some(StoreKey::Attr(*ino).encode()),
+                _ => None,
+            })
+            .collect();
+        Some(turns.wait(touched.iter()).await)
+    }
+}
+
 pub(super) struct KvTransaction {
     store: Arc<dyn KvStore>,
+    order: Arc<Order>,
+    /// By place. Taken before the transaction begins, kept until it ends.
+    seats: HashMap<Vec<u8>, Seat>,
     /// Begun with the first guarded read.
     open: Option<Box<dyn KvTxn>>,
     watched: Watched,
@@ -68,8 +100,83 @@ impl Watched {
 }
 
 impl KvTransaction {
-    pub fn new(store: Arc<dyn KvStore>) -> Self {
-        Self { store, open: None, watched: Watched::default() }
+    pub fn new(store: Arc<dyn KvStore>, order: Arc<Order>) -> Self {
+        Self { store, order, seats: HashMap::new(), open: None, watched: Watched::default() }
+    }
+
+    /// Takes a seat at every place among the keys; waits for the first one only, so that two that
+    /// want the same two never wait for each other.
+    async fn sit(&mut self, keys: &[Key]) {
+        let Some((seats, _)) = &self.order.0 else { return };
+        for key in keys {
+            let Key::Place(ino) = key else { continue };
+            let place = StoreKey::Attr(*ino).encode();
+            if self.seats.contains_key(&place) {
+                continue;
+            }
+            let seat = if self.seats.is_empty() && self.open.is_none() {
+                seats.take(&place).await
+            } else {
+                seats.try_take(&place)
+            };
+            self.seats.extend(seat.map(|seat| (place, seat)));
+        }
+    }
+
+    /// Tells the store which guards are shared, and which ones end. The value of a place that is
+    /// written anyway needs no sharing: that alone conflicts.
+    fn arrange(&self, kv: &mut dyn KvTxn, watched: &Watched, cells: &Overlay, changes: &[Change]) {
+        let Some((seats, _)) = &self.order.0 else { return };
+        for place in watched.places.iter().filter(|key| watched.is_place(key)) {
+            // One that is not there has nobody who could take it away; whoever makes it is no seizer.
+            let exists = watched.points.get(place).is_some_and(Option::is_some);
+            if exists && !cells.writes(place) {
+                let seat = self.seats.get(place).map_or_else(|| seats.any(), |seat| seat.number);
+                kv.share(place, seat);
+            }
+        }
+        // Ranges are guarded through the node that they belong to: by who adds to one, whatever
+        // else the plan has read, and by who has listed it.
+        for change in changes {
+            match change {
+                Change::PutEntry(dir, ..) => {
+                    let place = StoreKey::Attr(*dir).encode();
+                    if !watched.points.contains_key(&place) && !cells.writes(&place) {
+                        kv.share(&place, seats.any());
+                    }
+                }
+                Change::PutXattr(ino, ..)
+                | Change::RemoveXattr(ino, _)
+                | Change::AddParent { ino, .. } => kv.guard(&StoreKey::Attr(*ino).encode()),
+                _ => {}
+            }
+        }
+        for (scan, found) in &watched.scans {
+            match StoreKey::listed(&scan.start) {
+                Some((dir, b'D')) if found.is_empty() => kv.seize(&StoreKey::Attr(dir).encode()),
+                Some((ino, b'X' | b'P')) => kv.guard(&StoreKey::Attr(ino).encode()),
+                _ => {}
+            }
+        }
+        // A node that gets its first name here is new: nobody can rely on it yet.
+        let named: HashSet<Ino> = changes
+            .iter()
+            .filter_map(|change| match change {
+                Change::PutEntry(_, _, entry) => Some(entry.ino),
+                _ => None,
+            })
+            .collect();
+        for key in cells.written() {
+            let Some(StoreKey::Attr(ino)) = StoreKey::decode(key) else { continue };
+            let before = cells.before(key).or_else(|| watched.points.get(key));
+            let ends = match before {
+                Some(before) => ends_place(before.as_ref(), cells.value(key)),
+                None => !named.contains(&ino) && cells.value(key).is_none_or(|now| is_dir(now)),
+            };
+            if ends {
+                kv.seize(key);
+            }
+        }
     }
 
     async fn opened(&mut self) -> Result<&mut dyn KvTxn> {
@@ -103,6 +210,7 @@ impl Source for KvTransaction {
 #[async_trait]
 impl Txn for KvTransaction {
     async fn read(&mut self, keys: &[Key]) -> Result<Vec<Record>> {
+        self.sit(keys).await;
         let records = records(self, keys).await?;
         self.watched.sort_attrs(keys, &records);
         Ok(records)
@@ -115,47 +223,66 @@ impl Txn for KvTransaction {
     async fn commit(&mut self, changes: &[Change]) -> Result<Vec<i64>, CommitError> {
         let needs = Needs::of(changes);
         let watched = std::mem::take(&mut self.watched);
-        let mut kv = match self.open.take() {
-            Some(kv) => kv,
-            None => self.store.begin().await.map_err(CommitError::Failed)?,
-        };
-        let mut cells = load(kv.as_mut(), &watched, &needs).await.map_err(CommitError::Failed)?;
-        let log_shards = self.store.traits().log_shards;
-        for _ in 0..FRESH_ATTEMPTS {
-            match attempt(kv, cells, &needs, changes, log_shards).await {
-                Err(CommitError::Conflict) => {}
+        let turn = self.order.turn(changes).await;
+        // Whoever waited would only commit what others have changed meanwhile.
+        let waited = turn.as_ref().is_some_and(|turn| turn.waited);
+        let mut first = self.open.take().filter(|_| !waited);
+        let mut left = FRESH_ATTEMPTS;
+        loop {
+            let (mut kv, cells) = if let Some(mut kv) = first.take() {
+                let cells = load(kv.as_mut(), &watched, &needs).await;
+                (kv, cells.map_err(CommitError::Failed)?)
+            } else {
+                let mut kv = self.store.begin().await.map_err(CommitError::Failed)?;
+                let cells = load_again(kv.as_mut(), &watched, &needs).await?;
+                (kv, cells)
+            };
+            match self.attempt(kv.as_mut(), cells, &watched, &needs, changes).await {
+                Err(CommitError::Conflict) if left > 0 => left -= 1,
                 done => return done,
             }
-            kv = self.store.begin().await.map_err(CommitError::Failed)?;
-            cells = load_again(kv.as_mut(), &watched, &needs).await?;
         }
-        attempt(kv, cells, &needs, changes, log_shards).await
     }
 }
 
-/// Applies the changes to what was loaded, and commits that.
-async fn attempt(
-    mut kv: Box<dyn KvTxn>,
-    mut cells: Overlay,
-    needs: &Needs,
-    changes: &[Change],
-    log_shards: Option<u16>,
-) -> Result<Vec<i64>, CommitError> {
-    let too_short =
-        |(key, head): (&Vec<u8>, &usize)| cells.value(key).map_or(0, Bytes::len) < *head;
-    if needs.heads.iter().any(too_short) {
-        return Err(CommitError::Conflict);
-    }
-    let log_key = changelog::key(log_shards, kv.version());
-    let receipts =
-        Applier::new(&mut cells, changes, log_key).apply(changes).map_err(CommitError::Failed)?;
-    for (key, value) in cells.into_writes() {
-        match value {
-            Some(value) => kv.put(key, value),
-            None => kv.delete(key),
+impl KvTransaction {
+    /// Applies the changes to what was loaded, and commits that.
+    async fn attempt(
+        &mut self,
+        kv: &mut dyn KvTxn,
+        mut cells: Overlay,
+        watched: &Watched,
+        needs: &Needs,
+        changes: &[Change],
+    ) -> Result<Vec<i64>, CommitError> {
+        let too_short =
+            |(key, head): (&Vec<u8>, &usize)| cells.value(key).map_or(0, Bytes::len) < *head;
+        if needs.heads.iter().any(too_short) {
+            return Err(CommitError::Conflict);
         }
+        let log_key = changelog::key(self.store.traits().log_shards, kv.version());
+        let receipts = Applier::new(&mut cells, changes, log_key)
+            .apply(changes)
+            .map_err(CommitError::Failed)?;
+        self.arrange(kv, watched, &cells, changes);
+        for (key, value) in cells.into_writes() {
+            match value {
+                Some(value) => kv.put(key, value),
+                None => kv.delete(key),
+            }
+        }
+        kv.commit().await.map(|()| receipts)
     }
-    kv.commit().await.map(|()| receipts)
+}
+
+/// Whether a write takes a directory away from those who rely on it, or makes it another place.
+fn ends_place(before: Option<&Bytes>, now: Option<&Bytes>) -> bool {
+    before.is_some_and(|before| is_dir(before) && !same_place(Some(before), now))
+}
+
+fn is_dir(raw: &[u8]) -> bool {
+    // What does not decode might be one.
+    Attr::decode(raw).map_or(true, |attr| attr.kind == FileKind::Dir)
 }
 
 /// What the changes need, as far as the plan has not read it already.

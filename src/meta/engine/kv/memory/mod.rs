@@ -126,6 +126,7 @@ impl KvStore for MemoryStore {
             refuses_empty_values: false,
             log_shards: self.log_shards,
             batch: 1666,
+            seats: 0,
         }
     }
 

@@ -1,0 +1,77 @@
+//! Patience: one answer, however often it has to be asked for, within a bounded time.
+
+use std::time::Duration;
+
+use tikv_client::transaction::ResolveLocksOptions;
+use tikv_client::{BoundRange, Error as Cause, Timestamp, TimestampExt};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::fault::{PATIENCE, engine_error, out_of_patience, passes, unknown_transaction};
+use super::store::Cluster;
+use crate::error::Result;
+
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long a transaction may be on its way to its primary key: as long as its locks live.
+const STRAGGLING: Duration = Duration::from_secs(4);
+
+pub(super) struct Patience<'a> {
+    cluster: &'a Cluster,
+    what: &'static str,
+    deadline: Instant,
+    /// The keys that are asked for.
+    keys: Option<BoundRange>,
+    /// A transaction whose primary key does not know it, and since when it is in the way.
+    straggler: Option<(u64, Instant)>,
+}
+
+impl<'a> Patience<'a> {
+    pub fn new(cluster: &'a Cluster, what: &'static str) -> Self {
+        let deadline = Instant::now() + PATIENCE;
+        Self { cluster, what, deadline, keys: None, straggler: None }
+    }
+
+    /// Patience for an answer about these keys.
+    pub fn over(self, keys: BoundRange) -> Self {
+        Self { keys: Some(keys), ..self }
+    }
+
+    /// The answer; `None`, after a moment, if it is worth asking again.
+    pub async fn answer<T>(
+        &mut self,
+        asked: impl Future<Output = Result<T, Cause>> + Send,
+    ) -> Result<Option<T>> {
+        let place = &self.cluster.address.place;
+        let cause = match timeout_at(self.deadline, asked).await {
+            Ok(Ok(answer)) => return Ok(Some(answer)),
+            Ok(Err(cause)) => cause,
+            Err(_) => return Err(out_of_patience(place, self.what)),
+        };
+        if !passes(&cause) || Instant::now() + PAUSE >= self.deadline {
+            return Err(engine_error(place, &cause));
+        }
+        self.clear(unknown_transaction(&cause)).await;
+        sleep(PAUSE).await;
+        Ok(None)
+    }
+
+    /// Rolls back a transaction that never reached its primary key. The library only does so if the
+    /// primary key knows of it; until then the locks would stay.
+    async fn clear(&mut self, straggler: Option<u64>) {
+        let (Some(start), Some(keys)) = (straggler, &self.keys) else { return };
+        match self.straggler {
+            Some((known, since)) if known == start => {
+                if since.elapsed() < STRAGGLING {
+                    return;
+                }
+                let until = Timestamp::from_version(start);
+                let options = ResolveLocksOptions::default();
+                let cleared = self.cluster.client.cleanup_locks(keys.clone(), &until, options);
+                if let Ok(Err(cause)) = timeout_at(self.deadline, cleared).await {
+                    tracing::debug!("{}", engine_error(&self.cluster.address.place, &cause));
+                }
+            }
+            _ => self.straggler = Some((start, Instant::now())),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! A volume in TiKV: its keys are those below one prefix.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tikv_client::transaction::HeartbeatOption;
+use tikv_client::{
+    BoundRange, CheckLevel, Key, KvPair, Snapshot, Timestamp, TransactionClient, TransactionOptions,
+};
+
+use super::address::Address;
+use super::fault::engine_error;
+use super::patience::Patience;
+use super::txn::TikvTxn;
+use crate::error::Result;
+use crate::meta::engine::kv::{KvStore, KvTxn, Pair, Scan, StoreTraits};
+
+/// Pairs asked for at once. A scan asks every region of its range for that many, and a message is
+/// limited, so it is not more.
+const PAGE: usize = 2048;
+/// Keys asked for at once, for the same reason.
+const BATCH: usize = 4096;
+/// Keys deleted by one transaction when a volume is wiped.
+const DELETES: usize = 2000;
+/// Rivals in one directory; who removes it locks as many keys.
+const SEATS: u8 = 32;
+
+/// What transactions and reads share.
+pub(super) struct Cluster {
+    pub client: TransactionClient,
+    pub address: Address,
+}
+
+pub(super) struct TikvStore {
+    cluster: Arc<Cluster>,
+}
+
+impl Cluster {
+    /// The key as TiKV has it.
+    pub fn full(&self, key: &[u8]) -> Key {
+        [&self.address.prefix, key].concat().into()
+    }
+
+    /// The key as the mapping knows it.
+    fn bare(&self, key: Key) -> Vec<u8> {
+        let mut key: Vec<u8> = key.into();
+        key.drain(..self.address.prefix.len().min(key.len()));
+        key
+    }
+
+    pub async fn timestamp(&self) -> Result<Timestamp> {
+        let mut patience = Patience::new(self, "a timestamp");
+        loop {
+            if let Some(now) = patience.answer(self.client.current_timestamp()).await? {
+                return Ok(now);
+            }
+        }
+    }
+
+    /// A view of the volume as it is at the timestamp.
+    pub fn snapshot(&self, at: Timestamp) -> Snapshot {
+        self.client.snapshot(at, options())
+    }
+
+    /// The values of the keys at a timestamp.
+    pub async fn values(&self, keys: &[Vec<u8>], at: &Timestamp) -> Result<Vec<Option<Bytes>>> {
+        let mut patience = Patience::new(self, "a read").over(self.span(keys));
+        let full: Vec<Key> = keys.iter().map(|key| self.full(key)).collect();
+        loop {
+            let mut view = self.snapshot(at.clone());
+            if let Some(pairs) = patience.answer(view.batch_get(full.clone())).await? {
+                return Ok(self.in_order(keys, pairs));
+            }
+        }
+    }
+
+    /// The first pairs of a scan at a timestamp.
+    async fn some(&self, scan: &Scan, limit: u32, at: &Timestamp) -> Result<Vec<Pair>> {
+        let mut patience = Patience::new(self, "a listing").over(self.range(scan));
+        loop {
+            let mut view = self.snapshot(at.clone());
+            let range = self.range(scan);
+            if scan.values {
+                if let Some(pairs) = patience.answer(view.scan(range, limit)).await? {
+                    return Ok(pairs.map(|pair| self.pair(pair, true)).collect());
+                }
+            } else if let Some(keys) = patience.answer(view.scan_keys(range, limit)).await? {
+                return Ok(keys.map(|key| (self.bare(key), Bytes::new())).collect());
+            }
+        }
+    }
+
+    /// Puts pairs in the order of the keys.
+    pub fn in_order(
+        &self,
+        keys: &[Vec<u8>],
+        pairs: impl Iterator<Item = KvPair>,
+    ) -> Vec<Option<Bytes>> {
+        let mut found: HashMap<Vec<u8>, Bytes> =
+            pairs.map(|KvPair(key, value)| (self.bare(key), value.into())).collect();
+        let mut values: Vec<Option<Bytes>> = Vec::with_capacity(keys.len());
+        for (i, key) in keys.iter().enumerate() {
+            // A key may be asked for twice.
+            let is_last = !keys[i + 1..].contains(key);
+            values.push(if is_last { found.remove(key) } else { found.get(key).cloned() });
+        }
+        values
+    }
+
+    /// From the first to the last of the keys.
+    pub fn span(&self, keys: &[Vec<u8>]) -> BoundRange {
+        let first = keys.iter().min().map_or(&[][..], Vec::as_slice);
+        let last = keys.iter().max().map_or(&[][..], Vec::as_slice);
+        (self.full(first)..=self.full(last)).into()
+    }
+
+    pub fn range(&self, scan: &Scan) -> BoundRange {
+        (self.full(&scan.start)..self.full(&scan.end)).into()
+    }
+
+    pub fn pair(&self, pair: KvPair, values: bool) -> Pair {
+        let value = if values { pair.1.into() } else { Bytes::new() };
+        (self.bare(pair.0), value)
+    }
+}
+
+/// A transaction here is short, so nobody keeps its locks alive: a task for each, for ten seconds,
+/// would cost more than it is worth. One that was only read from may be dropped.
+pub(super) fn options() -> TransactionOptions {
+    TransactionOptions::new_optimistic()
+        .drop_check(CheckLevel::None)
+        .heartbeat_option(HeartbeatOption::NoHeartbeat)
+}
+
+/// How many pairs the next request may bring.
+pub(super) fn page(limit: usize, have: usize) -> u32 {
+    u32::try_from(limit.saturating_sub(have).min(PAGE)).unwrap_or(u32::MAX)
+}
+
+impl TikvStore {
+    pub fn new(client: TransactionClient, address: Address) -> Self {
+        Self { cluster: Arc::new(Cluster { client, address }) }
+    }
+}
+
+#[async_trait]
+impl KvStore for TikvStore {
+    fn traits(&self) -> StoreTraits {
+        StoreTraits {
+            name: "tikv",
+            refuses_empty_values: true,
+            log_shards: Some(self.cluster.address.log_shards),
+            batch: 1666,
+            seats: SEATS,
+        }
+    }
+
+    fn place(&self) -> &str {
+        &self.cluster.address.place
+    }
+
+    async fn begin(&self) -> Result<Box<dyn KvTxn>> {
+        Ok(Box::new(TikvTxn::begin(self.cluster.clone()).await?))
+    }
+
+    /// At the latest timestamp. The protocol knows one that means "the newest value" and would save
+    /// the question for the time; the library cannot say it.
+    async fn get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
+        let now = self.cluster.timestamp().await?;
+        let mut values = Vec::with_capacity(keys.len());
+        for some in keys.chunks(BATCH) {
+            values.extend(self.cluster.values(some, &now).await?);
+        }
+        Ok(values)
+    }
+
+    async fn scan(&self, scan: &Scan) -> Result<Vec<Pair>> {
+        let at = self.cluster.timestamp().await?;
+        let mut scan = scan.clone();
+        let mut all = Vec::new();
+        loop {
+            let limit = page(scan.limit, all.len());
+            if limit == 0 || scan.start >= scan.end {
+                return Ok(all);
+            }
+            let found = self.cluster.some(&scan, limit, &at).await?;
+            let is_last = found.len() < limit as usize;
+            if let Some((last, _)) = found.last() {
+                scan = scan.after(last);
+            }
+            all.extend(found);
+            if is_last {
+                return Ok(all);
+            }
+        }
+    }
+
+    async fn wipe(&self) -> Result<()> {
+        let everything = Scan::prefix(Vec::new()).keys_only().limit(DELETES);
+        loop {
+            let keys = self.scan(&everything).await?;
+            if keys.is_empty() {
+                return Ok(());
+            }
+            super::txn::delete(self.cluster.clone(), keys).await?;
+        }
+    }
+
+    /// TiKV drops nothing on its own: some client has to say from when on versions are wanted.
+    async fn drop_old_versions(&self) -> Result<()> {
+        let Some(interval) = self.cluster.address.gc_interval else { return Ok(()) };
+        let mut point = self.cluster.timestamp().await?;
+        point.physical -= i64::try_from(interval.as_millis()).unwrap_or(i64::MAX);
+        let place = &self.cluster.address.place;
+        self.cluster.client.gc(point).await.map_err(|cause| engine_error(place, &cause))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! TiKV servers for tests: on loopback, in memory, gone when their owner is. What they are and are
+//! not says `tests/tikv-server/main.go`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Where the regions of a volume begin: some inodes have one of their own, and the other records
+/// theirs. An inode's last byte comes first.
+const SPLITS: [&[u8]; 8] = [b"A\x02", b"A\x03", b"A\x04", b"A\x06", b"A\x10", b"A\x40", b"C", b"K"];
+
+/// A running server; dropping it stops it.
+pub struct TikvServer {
+    pd: String,
+    control: String,
+    program: Child,
+    next: AtomicU32,
+}
+
+impl TikvServer {
+    /// The one server that the tests of this program share. Take a volume of it with
+    /// [`TikvServer::fresh_url`].
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<TikvServer> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start(&["-stores", "3"]))
+    }
+
+    /// A server of one's own, to count or to break.
+    pub fn start(options: &[&str]) -> Self {
+        let mut program = Command::new(binary())
+            .args(options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the server starts");
+        let mut line = String::new();
+        let stdout = program.stdout.take().expect("its output");
+        BufReader::new(stdout).read_line(&mut line).expect("its addresses");
+        let word = |name: &str| {
+            let found = line.split_whitespace().find_map(|word| word.strip_prefix(name));
+            found.unwrap_or_else(|| panic!("no {name} in {line:?}")).to_owned()
+        };
+        let (pd, control) = (word("PD="), word("CONTROL="));
+        Self { pd, control, program, next: AtomicU32::new(0) }
+    }
+
+    /// The address of the volume with that prefix.
+    pub fn url(&self, prefix: &str) -> String {
+        format!("tikv://{}/{prefix}", self.pd)
+    }
+
+    /// The address of an empty volume.
+    pub fn fresh_url(&self) -> String {
+        self.url(&self.fresh_prefix())
+    }
+
+    /// The address of an empty volume in several regions, led by different stores.
+    pub fn fresh_split_url(&self) -> String {
+        let prefix = self.fresh_prefix();
+        for key in SPLITS {
+            self.ask(&format!("/split?key={}", hex(&full_key(&prefix, key))));
+        }
+        self.url(&prefix)
+    }
+
+    /// What happens to the next requests for keys of the volume: `on` is the method, such as
+    /// `KvCommit`; `what` one of the faults in `tests/tikv-server/faults.go`.
+    pub fn fail(&self, url: &str, on: &str, what: &str, times: u32) {
+        self.fail_key(url, b"", on, what, times);
+    }
+
+    /// As [`TikvServer::fail`], for keys that begin so.
+    pub fn fail_key(&self, url: &str, key: &[u8], on: &str, what: &str, times: u32) {
+        let key = hex(&full_key(prefix_of(url), key));
+        self.ask(&format!("/fault?on={on}&what={what}&times={times}&key={key}&ms=300"));
+    }
+
+    /// Moves the leader of the key's region to another store.
+    pub fn move_leader(&self, url: &str, key: &[u8]) {
+        self.ask(&format!("/lead?key={}", hex(&full_key(prefix_of(url), key))));
+    }
+
+    /// Begins another region at the key.
+    pub fn split(&self, url: &str, key: &[u8]) {
+        self.ask(&format!("/split?key={}", hex(&full_key(prefix_of(url), key))));
+    }
+
+    /// Requests answered so far, by method; timestamp requests are `tso`.
+    pub fn calls(&self) -> BTreeMap<String, u64> {
+        serde_json::from_str(&self.ask("/calls")).expect("counts")
+    }
+
+    /// Every pair of the volume, without its prefix, past all clients. Waits for commits that are
+    /// not through with all of their keys.
+    pub fn dump(&self, url: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let what = format!("/dump?key={}", hex(&full_key(prefix_of(url), b"")));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let (head, body) = self.request(&what);
+            if head.contains(" 200 ") {
+                let pairs: Vec<(String, String)> = serde_json::from_str(&body).expect("pairs");
+                return pairs.iter().map(|(key, value)| (unhex(key), unhex(value))).collect();
+            }
+            assert!(Instant::now() < deadline, "the volume stays locked: {body}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn fresh_prefix(&self) -> String {
+        format!("volume-{}", self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn ask(&self, what: &str) -> String {
+        let (head, body) = self.request(what);
+        assert!(head.contains(" 200 "), "TiKV server: {what}: {head} {body}");
+        body
+    }
+
+    fn request(&self, what: &str) -> (String, String) {
+        let ask = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(&self.control)?;
+            stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+            write!(stream, "GET {what} HTTP/1.0\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        let answer = ask().unwrap_or_else(|error| panic!("TiKV server: {what}: {error}"));
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        (head.to_owned(), body.to_owned())
+    }
+}
+
+impl Drop for TikvServer {
+    fn drop(&mut self) {
+        drop(self.program.stdin.take());
+        let _ = self.program.wait();
+    }
+}
+
+/// The program, built on first use.
+fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/tikv.sh");
+        let built = Command::new(script).stderr(Stdio::inherit()).output().expect("a shell");
+        assert!(built.status.success(), "tests/peers/tikv.sh failed");
+        PathBuf::from(String::from_utf8(built.stdout).expect("a path").trim_end())
+    })
+}
+
+fn prefix_of(url: &str) -> &str {
+    url.rsplit_once('/').map_or("", |(_, prefix)| prefix)
+}
+
+fn full_key(prefix: &str, key: &[u8]) -> Vec<u8> {
+    [prefix.as_bytes(), b"\xFD", key].concat()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut out, byte| {
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits = text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).expect("digits"));
+    digits.map(|pair| u8::from_str_radix(pair, 16).expect("hex")).collect()
+}
