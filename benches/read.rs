@@ -59,8 +59,8 @@ const PATTERNS: [Pattern; 4] = [
 ];
 
 impl Pattern {
-    fn offsets(self) -> Vec<u64> {
-        let mut offsets: Vec<u64> = (0..FILE as u64).step_by(self.request).collect();
+    fn offsets(self) -> Vec<usize> {
+        let mut offsets: Vec<usize> = (0..FILE).step_by(self.request).collect();
         if self.random {
             offsets.shuffle(&mut rand::rng());
         }
@@ -262,8 +262,9 @@ fn reading(
         let opened = Arc::clone(&opened);
         Box::pin(async move {
             let mut into = vec![0; pattern.request];
+            let len = u32::try_from(pattern.request).unwrap_or(u32::MAX);
             for offset in pattern.offsets() {
-                let len = pattern.request as u32;
+                let offset = offset as u64;
                 let pieces = match opened.reader.read_now(offset, len) {
                     Some(pieces) => pieces,
                     None => opened.reader.read(offset, len).await.unwrap_or_default(),
@@ -290,8 +291,7 @@ fn copying(
     move || {
         let mut into = vec![0; pattern.request];
         for offset in pattern.offsets() {
-            let start = offset as usize;
-            into.copy_from_slice(black_box(&bytes[start..start + pattern.request]));
+            into.copy_from_slice(black_box(&bytes[offset..offset + pattern.request]));
             black_box(&into);
         }
         ready(())
@@ -307,7 +307,7 @@ fn preading(
         let mut into = vec![0; pattern.request];
         let mut copied = vec![0; pattern.request];
         for offset in pattern.offsets() {
-            let (file, at) = (offset as usize / BLOCK, offset % BLOCK as u64);
+            let (file, at) = (offset / BLOCK, (offset % BLOCK) as u64);
             let read = files[file].read_exact_at(&mut into, at);
             assert!(read.is_ok(), "{read:?}");
             copied.copy_from_slice(&into);

@@ -13,14 +13,14 @@ use futures::{FutureExt, StreamExt, stream};
 use jfs::object::Spec;
 
 /// Where blocks end.
-const BLOCK: u64 = 4 << 20;
+const BLOCK: usize = 4 << 20;
 
 /// What is fetched.
 pub enum Plan {
     /// Every object, so many at once.
     Blocks(usize),
     /// Ranges of the objects laid end to end, one after the other.
-    Ranges(Vec<u64>, usize),
+    Ranges(Vec<usize>, usize),
 }
 
 /// A client of the server that a bucket's address names.
@@ -51,8 +51,8 @@ pub async fn read(client: Client, bucket: String, keys: Arc<[String]>, plan: Pla
         Plan::Ranges(offsets, len) => {
             for offset in offsets {
                 let (index, at) = (offset / BLOCK, offset % BLOCK);
-                let key = &keys[usize::try_from(index).unwrap_or(usize::MAX)];
-                let range = format!("bytes={at}-{}", at + len as u64 - 1);
+                let key = &keys[index];
+                let range = format!("bytes={at}-{}", at + len - 1);
                 drop_body(fetch(&client, &bucket, key, Some(range)).await).await;
             }
         }

@@ -179,11 +179,14 @@ impl Content {
     }
 
     /// Runs to its end what must not be left half done, even if the caller goes away.
-    pub(super) async fn complete<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Result<T> {
-        self.runtime.spawn(work).await.unwrap_or(Err(Error::Interrupted))
+    pub(super) fn complete<T, W>(&self, work: W) -> impl Future<Output = Result<T>> + use<T, W>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T>> + Send + 'static,
+    {
+        // At once, so that whoever waits holds the handle of the work and not the work.
+        let task = self.runtime.spawn(work);
+        async move { task.await.unwrap_or(Err(Error::Interrupted)) }
     }
 
     pub(super) fn known(&self, ino: Ino) -> Option<Arc<File>> {

@@ -47,10 +47,10 @@ impl Ours {
                     self.content.write(ino, at, &case.bytes(index)).await.unwrap();
                 }
                 Edit::Resize(length) => {
-                    drop(self.content.truncate(&root, ino, length, true).await.unwrap());
+                    self.content.truncate(&root, ino, length, true).await.unwrap();
                 }
                 Edit::Punch { at, len } => {
-                    drop(self.content.fallocate(&root, ino, PUNCH, at, len).await.unwrap());
+                    self.content.fallocate(&root, ino, PUNCH, at, len).await.unwrap();
                 }
                 Edit::Sync => self.content.flush(ino).await.unwrap(),
             }
@@ -72,7 +72,9 @@ impl Ours {
             if pieces.is_empty() {
                 break;
             }
-            pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+            for piece in pieces {
+                bytes.extend_from_slice(&piece);
+            }
         }
         drop(reader);
         self.meta.close_file(ino).await.unwrap();

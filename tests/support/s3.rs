@@ -148,7 +148,7 @@ impl S3Server {
     /// How to open a new bucket, with one try for each request.
     pub fn spec(&self, bucket: &str) -> Spec {
         let mut spec = Spec::new("s3", &self.bucket(bucket));
-        spec.access_key = ACCESS_KEY.to_owned();
+        ACCESS_KEY.clone_into(&mut spec.access_key);
         spec.secret_key = Secret::new(SECRET_KEY);
         spec.retries = 0;
         spec

@@ -22,7 +22,7 @@ use crate::support::volume::Volume;
 pub const BLOCK: u32 = 64;
 const BUDGET: usize = 1 << 20;
 /// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub struct Client {
     pub meta: Arc<Meta>,
@@ -89,7 +89,7 @@ pub async fn read(reader: &Reader, off: u64, len: u32) -> Vec<u8> {
 pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, work).await {
         Ok(output) => output,
-        Err(_) => panic!("{what} hangs"),
+        Err(late) => panic!("{what} hangs: {late}"),
     }
 }
 
