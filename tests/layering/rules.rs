@@ -27,9 +27,10 @@ const INSIDE: &[(&str, &[&str])] = &[
         &["meta::engine", "meta::txn", "meta::plan", "meta::run", "meta::op", "meta::client"],
     ),
     ("meta::engine", &["meta::txn", "meta::plan", "meta::run", "meta::op", "meta::client"]),
-    ("meta::engine::redis", &["meta::engine::kv", "meta::engine::sqlite"]),
-    ("meta::engine::kv", &["meta::engine::redis", "meta::engine::sqlite"]),
-    ("meta::engine::sqlite", &["meta::engine::redis", "meta::engine::kv"]),
+    ("meta::engine::redis", &["meta::engine::kv", "meta::engine::sqlite", "meta::engine::tikv"]),
+    ("meta::engine::kv", &["meta::engine::redis", "meta::engine::sqlite", "meta::engine::tikv"]),
+    ("meta::engine::sqlite", &["meta::engine::redis", "meta::engine::kv", "meta::engine::tikv"]),
+    ("meta::engine::tikv", &["meta::engine::redis", "meta::engine::sqlite"]),
     ("meta::txn", STORES),
     ("meta::plan", STORES),
     ("meta::run", STORES),
@@ -41,7 +42,8 @@ const INSIDE: &[(&str, &[&str])] = &[
 const SHARED_BY_COMMANDS: &[&str] = &["sizes", "storage", "table"];
 
 /// An operation is written once for all of them.
-const STORES: &[&str] = &["meta::engine::redis", "meta::engine::kv", "meta::engine::sqlite"];
+const STORES: &[&str] =
+    &["meta::engine::redis", "meta::engine::kv", "meta::engine::sqlite", "meta::engine::tikv"];
 
 /// Foreign crates, or modules of them, and the folders that they belong to.
 const FOREIGN: &[(&str, &[&str])] = &[
