@@ -3,8 +3,8 @@
 //! Knows inodes and chunks from `meta`, slices and blocks from `chunk`; knows nothing of FUSE, of
 //! names, or of who asks.
 //!
-//! [`Content`] has a [`file::File`] for every inode that is open or dirty. What is written becomes
-//! [`draft::Draft`]s there, slices in the making, which [`carry`] uploads and commits. [`Reader`]
+//! [`Content`] has a `File` for every inode that is open or dirty. What is written becomes
+//! drafts there, slices in the making, which `carry` uploads and commits. [`Reader`]
 //! reads what is committed, after bringing there what of the range is not.
 
 mod buffer;
