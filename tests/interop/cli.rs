@@ -31,6 +31,12 @@ fn same_json(place: &Place, words: &[&str]) -> Value {
     let words = [&[words[0], &place.url], &words[1..]].concat();
     let (mut theirs, mut ours) =
         (answer(&juicefs(&words).ok().stdout), answer(&jfs_mount(&words).ok().stdout));
+    for status in [&mut theirs, &mut ours] {
+        // In what order sessions come depends on the store, and in the Go client also on chance.
+        if let Some(sessions) = status.get_mut("Sessions").and_then(Value::as_array_mut) {
+            sessions.sort_by_key(|session| session["Sid"].as_u64());
+        }
+    }
     if place.url.starts_with("tikv://") {
         // The Go client shows the session where the owner of a lock belongs.
         for lock in [&mut theirs, &mut ours].into_iter().flat_map(locks) {

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, lchown};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
@@ -12,7 +13,10 @@ use rustix::fs::{
 };
 
 use super::step::{Acl, Allocate, Over, Special, Step, Xattr, content};
+use super::support::command::poll;
 use super::support::juicefs::juicefs;
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 pub type Outcome = Result<(), Errno>;
 
@@ -45,7 +49,10 @@ fn attempt(root: &Path, step: &Step) -> io::Result<()> {
         }
         Step::Symlink { target, path } => std::os::unix::fs::symlink(target, at(path))?,
         Step::Link(from, to) => std::fs::hard_link(at(from), at(to))?,
-        Step::Unlink(path) => rustix::fs::unlink(at(path))?,
+        Step::Unlink(path) => {
+            all_closed(root);
+            rustix::fs::unlink(at(path))?;
+        }
         Step::Rmdir(path) => rustix::fs::rmdir(at(path))?,
         Step::Rename(from, to, over) => {
             let flags = match over {
@@ -54,6 +61,7 @@ fn attempt(root: &Path, step: &Step) -> io::Result<()> {
                 Over::Exchange => RenameFlags::EXCHANGE,
                 Over::Whiteout => RenameFlags::WHITEOUT,
             };
+            all_closed(root);
             rustix::fs::renameat_with(CWD, at(from), CWD, at(to), flags)?;
         }
         Step::Chmod(path, bits) => rustix::fs::chmod(at(path), mode(*bits))?,
@@ -123,6 +131,18 @@ fn attempt(root: &Path, step: &Step) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Waits until the client knows that what was closed is closed: the kernel tells it a moment later,
+/// and a file that is removed while it is open takes another way.
+fn all_closed(root: &Path) {
+    let handles = || {
+        let stats = std::fs::read_to_string(root.join(".stats")).unwrap();
+        let line = stats.lines().find_map(|line| line.strip_prefix("juicefs_fuse_open_handlers "));
+        line.unwrap().trim().parse::<f64>().unwrap()
+    };
+    // The one that is reading this.
+    assert!(poll(PATIENCE, || handles() <= 1.0), "a file stays open");
 }
 
 fn writable(path: &Path) -> io::Result<File> {

@@ -21,8 +21,15 @@ const USER: &str = "test-user";
 const PASSWORD: &str = "test-password";
 
 /// Ends the server, and its folder, when its own input ends; it does so however this program ends.
+///
+/// This fork keeps its objects in a folder that it does not let be chosen. So that each server has
+/// its own, it sees another one there.
 const KEEPER: &str = r#"
-    "$1" server --quiet --address "127.0.0.1:$2" "$3/data" >"$3/log" 2>&1 </dev/null &
+    mkdir -p "$3/data" /tmp/fakeEndpoint
+    unshare --mount sh -c '
+        mount --bind "$3/data" /tmp/fakeEndpoint &&
+        exec "$1" server --quiet --address "127.0.0.1:$2" "$3/data"
+    ' sh "$@" >"$3/log" 2>&1 </dev/null &
     server=$!
     read -r _
     kill "$server"
