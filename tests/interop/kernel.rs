@@ -22,6 +22,9 @@ pub type Outcome = Result<(), Errno>;
 
 /// Does one step as root below `root`.
 pub fn act(root: &Path, step: &Step) -> Outcome {
+    if takes_names_away(step) {
+        all_closed(root);
+    }
     attempt(root, step).map_err(|error| {
         let code = error.raw_os_error().unwrap_or_else(|| panic!("{step:?}: {error}"));
         Errno::from_raw(code)
@@ -49,10 +52,7 @@ fn attempt(root: &Path, step: &Step) -> io::Result<()> {
         }
         Step::Symlink { target, path } => std::os::unix::fs::symlink(target, at(path))?,
         Step::Link(from, to) => std::fs::hard_link(at(from), at(to))?,
-        Step::Unlink(path) => {
-            all_closed(root);
-            rustix::fs::unlink(at(path))?;
-        }
+        Step::Unlink(path) => rustix::fs::unlink(at(path))?,
         Step::Rmdir(path) => rustix::fs::rmdir(at(path))?,
         Step::Rename(from, to, over) => {
             let flags = match over {
@@ -61,7 +61,6 @@ fn attempt(root: &Path, step: &Step) -> io::Result<()> {
                 Over::Exchange => RenameFlags::EXCHANGE,
                 Over::Whiteout => RenameFlags::WHITEOUT,
             };
-            all_closed(root);
             rustix::fs::renameat_with(CWD, at(from), CWD, at(to), flags)?;
         }
         Step::Chmod(path, bits) => rustix::fs::chmod(at(path), mode(*bits))?,
@@ -131,6 +130,14 @@ fn attempt(root: &Path, step: &Step) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn takes_names_away(step: &Step) -> bool {
+    match step {
+        Step::Unlink(_) | Step::Rename(..) => true,
+        Step::As(_, _, step) => takes_names_away(step),
+        _ => false,
+    }
 }
 
 /// Waits until the client knows that what was closed is closed: the kernel tells it a moment later,
