@@ -100,8 +100,9 @@ fn leftovers(url: &str) -> Option<String> {
     (!nothing.iter().all(|part| said.contains(part))).then_some(said)
 }
 
-/// What the Go client reads of our file. Its zstd decoder now and then writes some bytes past the end
-/// of a fragment, over those of the next one, also in files of its own; the next look is right.
+/// What the Go client reads of our file. On a volume with zstd, some bytes right behind a fragment are
+/// wrong now and then, also in files of its own; another look is right. What we wrote wrong would be
+/// wrong at every look.
 fn read_by_go(path: &Path, expected: &[u8], shape: Shape) -> Vec<u8> {
     let looks = if shape.compression == "zstd" { 20 } else { 1 };
     let mut found = Vec::new();
