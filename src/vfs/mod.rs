@@ -15,9 +15,15 @@ mod draft;
 mod drain;
 mod file;
 mod fragments;
+pub mod internal;
+mod metrics;
+pub mod notices;
 mod pending;
 mod reader;
 mod streams;
 
 pub use content::{Content, ContentOptions};
+pub use internal::{AccessLog, Internal, Virtual};
+pub use metrics::OpMetrics;
+pub use notices::{KernelCache, Notices};
 pub use reader::Reader;
