@@ -15,9 +15,13 @@ mod draft;
 mod drain;
 mod file;
 mod fragments;
+mod notices;
+mod options;
 mod pending;
 mod reader;
 mod streams;
 
 pub use content::{Content, ContentOptions};
+pub use notices::{KernelCache, Notices};
+pub use options::{Squash, VfsOptions};
 pub use reader::Reader;
