@@ -1,46 +1,44 @@
-//! Telling the kernel what it must not keep any longer.
-//!
-//! Who changes something past the kernel says so here; how it reaches the kernel is the adapter's
-//! matter.
+//! Telling the kernel what it must not keep, without knowing the kernel.
 
 use std::sync::OnceLock;
 
 use crate::meta::Ino;
 
-/// The caches that the kernel keeps of a mount. None of the calls waits.
+/// Whoever keeps names, attributes and content of this mount.
 pub trait KernelCache: Send + Sync {
-    /// The name does not lead where it led, or nowhere.
+    /// The name leads elsewhere or nowhere now.
     fn entry_gone(&self, dir: Ino, name: &[u8]);
-    /// Pages of the file are out of date, and its attr with them.
+    /// What is kept of the file's content, and its attributes, are not true any more.
     fn content_changed(&self, ino: Ino);
+    /// The attributes are not true any more; the content is.
     fn attr_changed(&self, ino: Ino);
 }
 
-/// Notices to the kernel; silent until there is one.
+/// Where notices go; nowhere until a kernel is there to hear them.
 #[derive(Default)]
 pub struct Notices(OnceLock<Box<dyn KernelCache>>);
 
 impl Notices {
-    /// From now on notices reach this kernel. Only the first call counts.
-    pub fn set(&self, kernel: Box<dyn KernelCache>) {
-        let _ = self.0.set(kernel);
+    /// Only the first call counts.
+    pub fn go_to(&self, cache: Box<dyn KernelCache>) {
+        let _ = self.0.set(cache);
     }
 
     pub fn entry_gone(&self, dir: Ino, name: &[u8]) {
-        if let Some(kernel) = self.0.get() {
-            kernel.entry_gone(dir, name);
+        if let Some(cache) = self.0.get() {
+            cache.entry_gone(dir, name);
         }
     }
 
     pub fn content_changed(&self, ino: Ino) {
-        if let Some(kernel) = self.0.get() {
-            kernel.content_changed(ino);
+        if let Some(cache) = self.0.get() {
+            cache.content_changed(ino);
         }
     }
 
     pub fn attr_changed(&self, ino: Ino) {
-        if let Some(kernel) = self.0.get() {
-            kernel.attr_changed(ino);
+        if let Some(cache) = self.0.get() {
+            cache.attr_changed(ino);
         }
     }
 }
