@@ -158,9 +158,9 @@ impl Cloner<'_> {
                         .clone_batch(self.caller, batch.to_vec(), dst, self.mode, false)
                         .await?;
                     self.crew.progress().did(made.len() as u64);
-                    let below = made.into_iter().filter(|node| node.attr.is_dir());
+                    let below = made.into_iter().filter(|node| node.attr.is_dir()).collect();
                     self.crew
-                        .run(below.map(|node| self.clone_children(node.src, node.ino)))
+                        .run(below, |node: Cloned| self.clone_children(node.src, node.ino))
                         .await?;
                 }
             }

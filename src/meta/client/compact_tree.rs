@@ -10,7 +10,7 @@ use super::crew::Crew;
 use super::{Meta, Progress};
 use crate::error::{Error, Result};
 use crate::meta::Ino;
-use crate::meta::record::{Attr, CHUNK_SIZE};
+use crate::meta::record::Attr;
 
 /// One compaction of a tree under way.
 struct Compactor<'a> {
@@ -46,7 +46,7 @@ impl Compactor<'_> {
             let mut listing = self.meta.list_real(ino, true);
             while let Some(page) = listing.next().await? {
                 let nodes = page.into_iter().filter_map(|entry| Some((entry.ino, entry.attr?)));
-                self.crew.run(nodes.map(|(ino, attr)| self.node(ino, attr))).await?;
+                self.crew.run(nodes.collect(), |(ino, attr)| self.node(ino, attr)).await?;
             }
             Ok(())
         }
@@ -54,10 +54,9 @@ impl Compactor<'_> {
     }
 
     async fn file(&self, ino: Ino, length: u64) -> Result<()> {
-        let chunks = length.div_ceil(CHUNK_SIZE);
-        self.crew.progress().found(chunks);
-        let indexes = 0..u32::try_from(chunks).unwrap_or(u32::MAX);
-        self.crew.run(indexes.map(|index| self.chunk(ino, index))).await
+        let indexes = self.meta.chunk_indexes(ino, length).await?;
+        self.crew.progress().found(indexes.len() as u64);
+        self.crew.run(indexes, |index| self.chunk(ino, index).boxed()).await
     }
 
     async fn chunk(&self, ino: Ino, index: u32) -> Result<()> {

@@ -1,9 +1,9 @@
 //! The works of one long job, some of them beside each other.
 
-use std::future::Future;
 use std::sync::OnceLock;
 
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use tokio::sync::Semaphore;
 
@@ -38,18 +38,20 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Does all of these.
-    pub async fn run<W>(&self, works: impl IntoIterator<Item = W>) -> Result<()>
-    where
-        W: Future<Output = Result<()>>,
-    {
+    /// Does the work of each.
+    pub async fn run<'w, T>(
+        &self,
+        items: Vec<T>,
+        work: impl Fn(T) -> BoxFuture<'w, Result<()>>,
+    ) -> Result<()> {
         let mut running = FuturesUnordered::new();
-        for work in works {
+        for item in items {
             if self.check().is_err() {
                 break;
             }
             let turn = self.turns.try_acquire().ok();
             let is_alone = turn.is_none();
+            let work = work(item);
             running.push(async move {
                 let _turn = turn;
                 if let Err(error) = work.await {
@@ -71,7 +73,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use futures::FutureExt;
-    use futures::future::BoxFuture;
     use tokio::task::yield_now;
 
     use super::*;
@@ -88,7 +89,7 @@ mod tests {
             yield_now().await;
             crew.progress().did(1);
             if depth > 0 {
-                crew.run((0..3).map(|_| grow(crew, depth - 1, at))).await?;
+                crew.run(vec![(); 3], |()| grow(crew, depth - 1, at)).await?;
             }
             at[0].fetch_sub(1, Ordering::Relaxed);
             Ok(())
@@ -111,22 +112,22 @@ mod tests {
     async fn after_a_failure_nothing_is_begun_and_what_was_begun_ends() {
         let progress = Progress::default();
         let crew = Crew::new(8, &progress);
-        let works = (0..6).map(|number| {
+        let work = |number| {
             let progress = &progress;
-            async move {
+            let work = async move {
                 if number == 1 {
                     return Err(Error::NotEmpty);
                 }
                 yield_now().await;
                 progress.did(1);
                 Ok(())
-            }
-        });
-        assert!(matches!(crew.run(works).await, Err(Error::NotEmpty)));
+            };
+            work.boxed()
+        };
+        assert!(matches!(crew.run((0..6).collect(), work).await, Err(Error::NotEmpty)));
         // All six had begun.
         assert_eq!(progress.done(), 5);
-        let more = [async { progress.did(100) }.map(Ok)];
-        assert!(matches!(crew.run(more).await, Err(Error::NotEmpty)));
+        assert!(matches!(crew.run(vec![7], work).await, Err(Error::NotEmpty)));
         assert_eq!(progress.done(), 5);
     }
 
@@ -135,8 +136,8 @@ mod tests {
         let progress = Progress::default();
         let crew = Crew::new(8, &progress);
         progress.give_up();
-        let works = [async { progress.did(1) }.map(Ok)];
-        assert!(matches!(crew.run(works).await, Err(Error::Interrupted)));
+        let work = |()| async { progress.did(1) }.map(Ok).boxed();
+        assert!(matches!(crew.run(vec![()], work).await, Err(Error::Interrupted)));
         assert_eq!(progress.done(), 0);
     }
 }

@@ -1,6 +1,7 @@
 //! The metadata client of one volume: sessions, caches, bookkeeping, background jobs, and the
 //! methods that the layers above call.
 
+mod access;
 mod acls;
 mod book;
 mod caller;
@@ -49,6 +50,7 @@ use std::sync::{Arc, OnceLock, Weak};
 pub use caller::Caller;
 pub use content::Opened;
 pub use counts::Counts;
+pub use crew::Crew;
 pub use facts::Facts;
 pub use garbage::SliceStore;
 pub use jobs::Job;

@@ -113,7 +113,7 @@ impl<'a> Remover<'a> {
                 let (dirs, others): (Vec<DirEntry>, Vec<DirEntry>) =
                     page.into_iter().partition(|entry| entry.kind == FileKind::Dir);
                 self.unlink_all(dir, others).await?;
-                self.crew.run(dirs.into_iter().map(|entry| self.remove_in(dir, entry))).await?;
+                self.crew.run(dirs, |entry| self.remove_in(dir, entry).boxed()).await?;
             }
             Ok(())
         }

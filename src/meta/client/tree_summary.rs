@@ -83,13 +83,16 @@ impl Summariser<'_> {
             let mut listing = self.meta.list_real(node.ino, true);
             while let Some(page) = listing.next().await? {
                 let (children, path) = (&children, &node.path);
-                let works = page.into_iter().map(|entry| async move {
-                    if let Some(child) = self.child(path, entry, depth - 1).await? {
-                        children.lock().unwrap_or_else(PoisonError::into_inner).push(child);
-                    }
-                    Ok(())
-                });
-                self.crew.run(works).await?;
+                let work = |entry| {
+                    let work = async move {
+                        if let Some(child) = self.child(path, entry, depth - 1).await? {
+                            children.lock().unwrap_or_else(PoisonError::into_inner).push(child);
+                        }
+                        Ok(())
+                    };
+                    work.boxed()
+                };
+                self.crew.run(page, work).await?;
             }
             node.adopt(children.into_inner().unwrap_or_else(PoisonError::into_inner), self.how.top);
             Ok(())
