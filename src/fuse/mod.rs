@@ -21,6 +21,7 @@ mod mount;
 mod negotiate;
 mod notify;
 mod reply;
+mod serve;
 mod session;
 
 pub use answer::{
@@ -39,4 +40,5 @@ pub use mount::{Mount, MountOptions, Mounted, Unmount, Way, mounted_at, unmount}
 pub use negotiate::{Agreed, PlusMode, Wishes};
 pub use notify::{Notification, Notifier};
 pub use reply::Reply;
+pub use serve::Served;
 pub use session::{End, Leftover, Session, Setup};

@@ -48,11 +48,20 @@ impl Meta {
 
     /// Gives a handle back. With the last one, a file whose names are gone goes too.
     pub async fn close_file(&self, ino: Ino) -> Result<()> {
+        if self.give_back(ino) { self.drop_removed(ino).await } else { Ok(()) }
+    }
+
+    /// Gives a handle back. True if it was the last one of a file whose names are gone: then
+    /// [`Meta::drop_removed`] must follow.
+    #[must_use]
+    pub fn give_back(&self, ino: Ino) -> bool {
         let ino = self.real(ino);
-        if self.facts.open.close(ino) && self.facts.open.take_removed(ino) {
-            self.drop_sustained(self.facts.sid(), ino).await?;
-        }
-        Ok(())
+        self.facts.open.close(ino) && self.facts.open.take_removed(ino)
+    }
+
+    /// Removes a file without names, now that nobody holds it open any more.
+    pub async fn drop_removed(&self, ino: Ino) -> Result<()> {
+        self.drop_sustained(self.facts.sid(), self.real(ino)).await.map(drop)
     }
 
     /// What a chunk holds. Bytes that no slice covers, and those past the file's length, are zeros.
@@ -72,6 +81,11 @@ impl Meta {
         self.compact_after_read(ino, index, &chunk.records, view.len());
         self.accessed(ino, chunk.attr.as_ref());
         Ok(view)
+    }
+
+    /// Which chunks of a file of this length hold anything, in order. What others hold is zeros.
+    pub async fn chunks(&self, ino: Ino, length: u64) -> Result<Vec<u32>> {
+        self.engine.chunk_indexes(self.real(ino), length).await
     }
 
     /// Forgets what is known of a chunk: its slices turned out not to be there any more.

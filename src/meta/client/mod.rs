@@ -48,7 +48,7 @@ pub use counts::Counts;
 pub use facts::Facts;
 pub use garbage::SliceStore;
 pub use jobs::Job;
-pub use listing::{DirEntry, Listing};
+pub use listing::{DirEntry, Listing, Pages};
 pub use names::NodeKind;
 pub use open_files::{OpenFiles, View};
 pub use options::{AtimeMode, Options};
