@@ -1,4 +1,4 @@
-//! The kernel side: mounting, the FUSE protocol, and the threads that speak it.
+//! The kernel side: mounting, the FUSE protocol, and the session that speaks it.
 //!
 //! Owns how a question reaches a [`FileSystem`] and how its answer gets back: decoding, replies,
 //! interrupts, notifications, handing a live mount to another process. Decides nothing about files.

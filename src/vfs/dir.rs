@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::core::Vfs;
+use super::base::Vfs;
 use crate::error::Result;
 use crate::meta::client::Pages;
 use crate::meta::engine::Cursor;

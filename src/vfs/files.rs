@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nix::fcntl::OFlag;
 use uuid::Uuid;
 
-use super::core::{Node, Vfs};
+use super::base::{Node, Vfs};
 use super::dir::Dir;
 use super::handles::{Fh, FileHandle, Handle};
 use crate::error::{Error, Result};
@@ -145,8 +145,9 @@ impl Vfs {
             return Closing { flock, ..Closing::default() };
         };
         let Handle::File(file) = &*handle else { return Closing::default() };
-        let lockers = file.lockers().iter().copied().filter(|it| self.is_locker(ino, *it));
-        Closing { flock, lockers: lockers.collect(), removed: self.meta.give_back(ino) }
+        let mut lockers: Vec<u64> = file.lockers().iter().copied().collect();
+        lockers.retain(|owner| self.is_locker(ino, *owner));
+        Closing { flock, lockers, removed: self.meta.give_back(ino) }
     }
 
     /// Does what a released handle has left to be done.

@@ -101,10 +101,6 @@ impl Handles {
         self.lock().drain().map(|(_, handle)| handle).collect()
     }
 
-    pub fn len(&self) -> usize {
-        self.lock().len()
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<Fh, Arc<Handle>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }

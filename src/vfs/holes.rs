@@ -42,7 +42,10 @@ mod tests {
         let view = view(&[(0, 10), (7, 10), (8, 10), (0, 10), (9, 10)]);
         let data = |at| find(&view, at, 100, Seek::Data);
         let hole = |at| find(&view, at, 100, Seek::Hole);
-        assert_eq!((data(0), data(10), data(15), data(29)), (Some(10), Some(10), Some(15), Some(29)));
+        assert_eq!(
+            (data(0), data(10), data(15), data(29)),
+            (Some(10), Some(10), Some(15), Some(29))
+        );
         assert_eq!((data(30), data(45), data(50)), (Some(40), Some(45), None));
         assert_eq!((hole(0), hole(9), hole(10), hole(25)), (Some(0), Some(9), Some(30), Some(30)));
         assert_eq!((hole(40), hole(50), hole(60)), (Some(50), Some(50), Some(60)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use nix::fcntl::{FallocateFlags, OFlag};
 
-use super::core::Vfs;
+use super::base::Vfs;
 use super::dir::Listed;
 use super::handles::{Fh, Handle};
 use crate::error::{Error, Result};

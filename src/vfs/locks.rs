@@ -9,7 +9,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 use nix::fcntl::OFlag;
 
-use super::core::Vfs;
+use super::base::Vfs;
 use super::handles::{Fh, Handle};
 use crate::error::{Error, Result};
 use crate::meta::record::{LockKind, PlockRange};

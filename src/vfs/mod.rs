@@ -7,11 +7,11 @@
 //! dirty. What is written becomes drafts there, slices in the making, which `carry` uploads and
 //! commits. [`Reader`] reads what is committed, after bringing there what of the range is not.
 
+mod base;
 mod buffer;
 mod carry;
 mod change;
 mod content;
-mod core;
 mod dir;
 mod draft;
 mod drain;
@@ -35,11 +35,12 @@ mod streams;
 mod told;
 mod xattrs;
 
+pub use base::{Node, Vfs, VfsParts};
 pub use content::{Content, ContentOptions};
-pub use core::{Node, Vfs, VfsParts};
 pub use dir::Listed;
 pub use files::{Closing, OpenedNode};
 pub use handles::Fh;
+pub use internal::{AccessLog, Internal, Virtual};
 pub use io::Seek;
 pub use metrics::OpMetrics;
 pub use nodes::NodeChange;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::core::{Node, Vfs};
+use super::base::{Node, Vfs};
 use crate::error::{Error, Result};
 use crate::meta::op::rename::RenameMode;
 use crate::meta::record::Attr;
@@ -16,7 +16,8 @@ impl Vfs {
         let (ino, attr) = self.meta.lookup(caller, dir, &Name::new(name)?).await?;
         let ino = self.shown(ino);
         // What is not stored yet counts as well.
-        let attr = if self.content.length(ino).is_some() { self.content.attr(ino).await? } else { attr };
+        let attr =
+            if self.content.length(ino).is_some() { self.content.attr(ino).await? } else { attr };
         Ok(Node { ino, attr })
     }
 
@@ -62,7 +63,8 @@ impl Vfs {
         }
         let name = self.free_name(dir, name)?;
         let attr = self.meta.link(caller, ino, dir, &name).await?;
-        let attr = if self.content.length(ino).is_some() { self.content.attr(ino).await? } else { attr };
+        let attr =
+            if self.content.length(ino).is_some() { self.content.attr(ino).await? } else { attr };
         Ok(Node { ino, attr })
     }
 

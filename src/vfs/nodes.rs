@@ -1,6 +1,6 @@
 //! Nodes: attributes, flags, access, and the space that is left.
 
-use super::core::{Node, Vfs};
+use super::base::{Node, Vfs};
 use super::handles::Fh;
 use crate::error::{Error, Result};
 use crate::meta::op::setattr::AttrSet;

@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::core::Vfs;
+use super::base::Vfs;
 use crate::error::{Error, Result};
 use crate::meta::op::xattr::XattrMode;
 use crate::meta::record::{AclKind, AclRule};

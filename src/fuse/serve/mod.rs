@@ -64,12 +64,7 @@ impl Served {
         let _ = self.notifier.set(notifier.clone());
     }
 
-    fn ask(
-        &self,
-        method: &'static str,
-        request: &Request,
-        args: impl FnOnce() -> String,
-    ) -> Ask {
+    fn ask(&self, method: &'static str, request: &Request, args: impl FnOnce() -> String) -> Ask {
         Ask::new(&self.vfs, method, request, args)
     }
 }
@@ -349,9 +344,8 @@ impl FileSystem for Served {
         let ino = request.ino;
         let ask = self.ask("opendir", request, || ino.to_string());
         let cached = FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE;
-        let flags =
-            if self.vfs.options().readdir_cache { cached } else { FopenFlags::empty() };
-        let opened = |fh| Opened { flags, ..Opened::new(fh) };
+        let flags = if self.vfs.options().readdir_cache { cached } else { FopenFlags::empty() };
+        let opened = move |fh| Opened { flags, ..Opened::new(fh) };
         let shown = |fh: &Fh| format!("[fh:{}]", fh.0);
         if !ask.caller.check || ask.caller.is_root() {
             self.vfs.metrics().opened();
@@ -410,7 +404,8 @@ impl FileSystem for Served {
         reply.spawn_abortable(async move {
             let stat = ask.vfs.statfs(ino).await;
             let shown = |it: &crate::meta::StatFs| {
-                let (space, files) = ((it.total, it.available), (it.used_inodes, it.available_inodes));
+                let (space, files) =
+                    ((it.total, it.available), (it.used_inodes, it.available_inodes));
                 format!("({},{},{},{})", space.0, space.1, files.0, files.1)
             };
             let stat = ask.end(stat, shown)?;
@@ -612,9 +607,8 @@ fn opened_answer(opened: &OpenedNode) -> Opened {
 }
 
 fn created(ask: &Ask, made: Result<(crate::vfs::Node, OpenedNode)>) -> Result<Created> {
-    let shown = |it: &(crate::vfs::Node, OpenedNode)| {
-        format!("{} [fh:{}]", show::node(&it.0), it.1.fh.0)
-    };
+    let shown =
+        |it: &(crate::vfs::Node, OpenedNode)| format!("{} [fh:{}]", show::node(&it.0), it.1.fh.0);
     let (node, opened) = ask.end(made, shown)?;
     ask.vfs.metrics().opened();
     Ok(Created { entry: ask::entry(&ask.vfs, &node), opened: opened_answer(&opened) })

@@ -1,0 +1,10 @@
+//! `.control`: what tools ask of a mount.
+//!
+//! A request is an opcode, a length and that many bytes, all big-endian, written in one piece or
+//! several. The handle's text is the request and behind it the answer, which grows: frames of
+//! progress, and at last either a byte, the errno, or data.
+
+mod conversation;
+mod transcript;
+
+pub use conversation::Conversation;
