@@ -49,11 +49,20 @@ impl Meta {
 
     /// Gives a handle back. With the last one, a file whose names are gone goes too.
     pub async fn close_file(&self, ino: Ino) -> Result<()> {
+        if self.give_back(ino) { self.drop_removed(ino).await } else { Ok(()) }
+    }
+
+    /// Gives a handle back. True if it was the last one of a file whose names are gone: then
+    /// [`Meta::drop_removed`] must follow.
+    #[must_use]
+    pub fn give_back(&self, ino: Ino) -> bool {
         let ino = self.real(ino);
-        if self.facts.open.close(ino) && self.facts.open.take_removed(ino) {
-            self.drop_sustained(self.facts.sid(), ino).await?;
-        }
-        Ok(())
+        self.facts.open.close(ino) && self.facts.open.take_removed(ino)
+    }
+
+    /// Removes a file without names, now that nobody holds it open any more.
+    pub async fn drop_removed(&self, ino: Ino) -> Result<()> {
+        self.drop_sustained(self.facts.sid(), self.real(ino)).await.map(drop)
     }
 
     /// What a chunk holds. Bytes that no slice covers, and those past the file's length, are zeros.
@@ -75,13 +84,16 @@ impl Meta {
         Ok(view)
     }
 
-    /// Which chunks of a file of that length may hold something, in order: all of a short one, those
-    /// that there are of a long one.
-    pub async fn chunk_indexes(&self, ino: Ino, length: u64) -> Result<Vec<u32>> {
-        let count = length.div_ceil(CHUNK_SIZE);
-        match u32::try_from(count) {
+    /// Which chunks of a file of this length hold anything, in order. What others hold is zeros.
+    pub async fn chunks(&self, ino: Ino, length: u64) -> Result<Vec<u32>> {
+        self.engine.chunk_indexes(self.real(ino), length).await
+    }
+
+    /// As [`Meta::chunks`], but all of a short file, without asking.
+    pub async fn chunks_to_read(&self, ino: Ino, length: u64) -> Result<Vec<u32>> {
+        match u32::try_from(length.div_ceil(CHUNK_SIZE)) {
             Ok(count) if u64::from(count) <= PLAIN_CHUNKS => Ok((0..count).collect()),
-            _ => self.engine.chunk_indexes(self.real(ino), length).await,
+            _ => self.chunks(ino, length).await,
         }
     }
 

@@ -54,7 +54,7 @@ pub use crew::Crew;
 pub use facts::Facts;
 pub use garbage::SliceStore;
 pub use jobs::Job;
-pub use listing::{DirEntry, Listing};
+pub use listing::{DirEntry, Listing, Pages};
 pub use names::NodeKind;
 pub use open_files::{OpenFiles, View};
 pub use options::{AtimeMode, Options};
