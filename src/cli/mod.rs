@@ -1,9 +1,13 @@
 //! The subcommands of `jfs-mount`, one file each, with the Go client's option names.
 
 mod config;
+mod controller;
 mod format;
+mod info;
 mod quota;
+mod rmr;
 mod sizes;
+mod stats;
 mod status;
 mod storage;
 mod table;
@@ -34,6 +38,12 @@ enum Command {
     Status(status::Status),
     /// Manage quotas of directories, users and groups
     Quota(quota::Quota),
+    /// Show what a mount knows of a path or an inode
+    Info(info::Info),
+    /// Remove trees of a mount
+    Rmr(rmr::Rmr),
+    /// Show what a mount does, second by second
+    Stats(stats::Stats),
 }
 
 impl Cli {
@@ -52,6 +62,9 @@ impl Cli {
             Command::Config(command) => command.run().await,
             Command::Status(command) => command.run().await,
             Command::Quota(command) => command.run().await,
+            Command::Info(command) => command.run().await,
+            Command::Rmr(command) => command.run().await,
+            Command::Stats(command) => command.run().await,
         }
     }
 }
