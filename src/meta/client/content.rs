@@ -8,6 +8,7 @@ use tracing::warn;
 use super::{Caller, Meta, View};
 use crate::error::{Error, Result};
 use crate::meta::op::atime::Touch;
+use crate::meta::op::clone::PLAIN_CHUNKS;
 use crate::meta::op::copy::{Copied, Copy};
 use crate::meta::op::fallocate::Fallocate;
 use crate::meta::op::open::{Open, writes};
@@ -16,7 +17,7 @@ use crate::meta::op::truncate::{Present, Ranged, Truncate};
 use crate::meta::op::write::Write;
 use crate::meta::record::chunk::CHUNK_BITS;
 use crate::meta::record::view::view;
-use crate::meta::record::{Attr, Slice};
+use crate::meta::record::{Attr, CHUNK_SIZE, Slice};
 use crate::meta::{Ino, Operation, Timestamp};
 
 /// How often the chunks of a file may change under a change over a wide range.
@@ -83,9 +84,14 @@ impl Meta {
         Ok(view)
     }
 
-    /// Which chunks of a file of this length hold anything, in order. What others hold is zeros.
-    pub async fn chunks(&self, ino: Ino, length: u64) -> Result<Vec<u32>> {
-        self.engine.chunk_indexes(self.real(ino), length).await
+    /// Which chunks of a file of that length may hold something, in order: all of a short one, those
+    /// that there are of a long one.
+    pub async fn chunk_indexes(&self, ino: Ino, length: u64) -> Result<Vec<u32>> {
+        let count = length.div_ceil(CHUNK_SIZE);
+        match u32::try_from(count) {
+            Ok(count) if u64::from(count) <= PLAIN_CHUNKS => Ok((0..count).collect()),
+            _ => self.engine.chunk_indexes(self.real(ino), length).await,
+        }
     }
 
     /// Forgets what is known of a chunk: its slices turned out not to be there any more.

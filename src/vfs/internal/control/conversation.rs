@@ -1,13 +1,15 @@
 //! A conversation: one handle of `.control`, what is asked through it, and its end.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use nix::errno::Errno;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::transcript::{Heard, Request, Transcript};
+use super::answer::{Answer, errno_byte, lock};
+use super::request::Ask;
+use super::transcript::{Heard, Transcript};
 use crate::error::Result;
 use crate::meta::Caller;
 use crate::vfs::internal::Work;
@@ -33,7 +35,13 @@ impl Conversation {
         match transcript.hear(bytes)? {
             Heard::Part => {}
             Heard::Broken => transcript.say(&[errno_byte(Errno::EIO)]),
-            Heard::Whole(request) => self.answer(&mut transcript, request),
+            Heard::Whole(request) => match Ask::parse(request.op, request.body) {
+                Ok(ask) => self.answer(ask),
+                Err(error) => {
+                    warn!(op = request.op, "a request to .control is not understood");
+                    transcript.say(&[errno_byte(error.errno())]);
+                }
+            },
         }
         Ok(())
     }
@@ -48,10 +56,20 @@ impl Conversation {
         std::mem::replace(&mut *lock(&self.cancel), next).cancel();
     }
 
-    fn answer(&self, transcript: &mut Transcript, request: Request) {
-        let Request { op, .. } = request;
-        warn!(op, uid = self.caller.uid, "an unknown request to .control");
-        transcript.say(&[errno_byte(Errno::EINVAL)]);
+    fn answer(&self, ask: Ask) {
+        let answer = Answer::new(Arc::clone(&self.transcript), lock(&self.cancel).clone());
+        let (work, caller) = (Arc::clone(&self.work), self.caller.clone());
+        self.work.runtime.spawn(async move {
+            match ask {
+                Ask::Remove(ask) => work.remove(&caller, ask, answer).await,
+                Ask::LegacyInfo(ask) => work.legacy_info(ask, answer).await,
+                Ask::Fill(ask) => work.fill(caller, ask, answer).await,
+                Ask::Info(ask) => work.info(ask, answer).await,
+                Ask::Clone(ask) => work.clone_tree(&caller, ask, answer).await,
+                Ask::Summary(ask) => work.summary(ask, answer).await,
+                Ask::Compact { ino, threads } => work.compact(ino, threads, answer).await,
+            }
+        });
     }
 }
 
@@ -59,14 +77,4 @@ impl Drop for Conversation {
     fn drop(&mut self) {
         lock(&self.cancel).cancel();
     }
-}
-
-/// An errno as an answer has it.
-fn errno_byte(errno: Errno) -> u8 {
-    // All that this client answers are below 134.
-    u8::try_from(errno as i32).unwrap_or(u8::MAX)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
