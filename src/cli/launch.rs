@@ -59,6 +59,7 @@ pub fn passed_on() -> anyhow::Result<Option<(Vec<OsString>, Option<Caller>)>> {
         nix::unistd::close(how.parse::<i32>()?)?;
         return Ok(Some((words, None)));
     }
+    close_the_rest();
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     nix::unistd::dup2_stdin(File::open("/dev/null")?)?;
     nix::unistd::setsid()?;
@@ -104,6 +105,16 @@ pub fn without_passwords(words: &[OsString]) -> anyhow::Error {
     match become_it() {
         Ok(error) => anyhow::Error::new(error).context("starting the program again"),
         Err(error) => error,
+    }
+}
+
+/// Descriptors that came along by chance: whoever waits at the other end would wait for ever.
+fn close_the_rest() {
+    let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let open: Vec<i32> = open.filter_map(|file| file.file_name().to_str()?.parse().ok()).collect();
+    for number in open.into_iter().filter(|number| *number > 2) {
+        // The one by which they were listed is closed already.
+        let _ = nix::unistd::close(number);
     }
 }
 
