@@ -109,7 +109,7 @@ impl Vfs {
         if off >= length {
             return Ok(None);
         }
-        let chunks = self.meta.chunks(ino, length).await?;
+        let chunks = self.meta.chunk_indexes(ino, length).await?;
         let mut at = off;
         while at < length {
             let index = u32::try_from(at / CHUNK_SIZE).map_err(|_| Error::TooLarge)?;

@@ -25,6 +25,9 @@ use crate::fuse::dispatch::{dispatch, is_bulk};
 use crate::fuse::file_system::FileSystem;
 use crate::fuse::link::Link;
 
+/// A request, or the end of the mount, which the kernel shows as an error of the device.
+const NEWS: Interest = Interest::READABLE.add(Interest::ERROR);
+
 /// Requests received in a row before other tasks of the thread have their turn.
 const IN_A_ROW: usize = 32;
 
@@ -53,7 +56,7 @@ fn watch(link: &Arc<Link>) -> Result<AsyncFd<Readable>, Errno> {
     let source = Readable(Arc::clone(link));
     // SAFETY: the link owns the descriptor, never exchanges it, and lives at least as long as
     // what watches it, which holds it.
-    let watched = unsafe { AsyncFd::register_with_interest(source, Interest::READABLE) };
+    let watched = unsafe { AsyncFd::register_with_interest(source, NEWS) };
     watched.map_err(|error| {
         let (_, cause) = error.into_parts();
         Errno::from_raw(cause.raw_os_error().unwrap_or_default())
@@ -95,7 +98,7 @@ impl<F: FileSystem> Receiver<F> {
         loop {
             self.link.load.room().await;
             // It fails when the runtime is shutting down.
-            let Ok(mut ready) = source.readable().await else {
+            let Ok(mut ready) = source.ready(NEWS).await else {
                 return Closed::Failed(Errno::ESHUTDOWN);
             };
             for _ in 0..IN_A_ROW {

@@ -54,7 +54,7 @@ impl Compactor<'_> {
     }
 
     async fn file(&self, ino: Ino, length: u64) -> Result<()> {
-        let indexes = self.meta.chunks_to_read(ino, length).await?;
+        let indexes = self.meta.chunk_indexes(ino, length).await?;
         self.crew.progress().found(indexes.len() as u64);
         self.crew.run(indexes, |index| self.chunk(ino, index).boxed()).await
     }

@@ -84,16 +84,13 @@ impl Meta {
         Ok(view)
     }
 
-    /// Which chunks of a file of this length hold anything, in order. What others hold is zeros.
-    pub async fn chunks(&self, ino: Ino, length: u64) -> Result<Vec<u32>> {
-        self.engine.chunk_indexes(self.real(ino), length).await
-    }
-
-    /// As [`Meta::chunks`], but all of a short file, without asking.
-    pub async fn chunks_to_read(&self, ino: Ino, length: u64) -> Result<Vec<u32>> {
-        match u32::try_from(length.div_ceil(CHUNK_SIZE)) {
+    /// Which chunks of a file of that length may hold something, in order: all of a short one, those
+    /// that there are of a long one.
+    pub async fn chunk_indexes(&self, ino: Ino, length: u64) -> Result<Vec<u32>> {
+        let count = length.div_ceil(CHUNK_SIZE);
+        match u32::try_from(count) {
             Ok(count) if u64::from(count) <= PLAIN_CHUNKS => Ok((0..count).collect()),
-            _ => self.chunks(ino, length).await,
+            _ => self.engine.chunk_indexes(self.real(ino), length).await,
         }
     }
 

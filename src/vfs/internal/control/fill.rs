@@ -140,7 +140,7 @@ impl Filler<'_> {
             meta.open_file(self.caller, ino, OFlag::O_RDONLY).await?;
             meta.close_file(ino).await?;
         }
-        for index in meta.chunks_to_read(ino, length).await? {
+        for index in meta.chunk_indexes(ino, length).await? {
             let view = meta.read(ino, index).await?;
             let slices = view.iter().filter(|fragment| !fragment.id.is_hole());
             let slices = slices.map(|fragment| SliceSize { id: fragment.id, size: fragment.size });

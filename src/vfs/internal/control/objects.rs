@@ -18,7 +18,7 @@ pub struct ObjectPart {
 /// The visible fragments of a file, with the numbers of their chunks.
 pub async fn fragments(meta: &Meta, ino: Ino, length: u64) -> Result<Vec<(u64, Slice)>> {
     let mut fragments = Vec::new();
-    for index in meta.chunks_to_read(ino, length).await? {
+    for index in meta.chunk_indexes(ino, length).await? {
         let view = meta.read(ino, index).await?;
         fragments.extend(view.iter().map(|slice| (u64::from(index), *slice)));
     }
