@@ -4,6 +4,7 @@
 
 mod arguments;
 mod begin;
+mod bench;
 mod config;
 mod durations;
 mod exit;
@@ -12,11 +13,14 @@ mod helper;
 mod launch;
 mod log;
 mod mount;
+mod progress;
 mod quota;
 mod sizes;
 mod status;
 mod storage;
 mod table;
+mod umount;
+mod version;
 
 use std::ffi::OsString;
 
@@ -81,6 +85,12 @@ enum Command {
     Quota(quota::Quota),
     /// Mount a volume
     Mount(Box<mount::Mount>),
+    /// Unmount a volume
+    Umount(umount::Umount),
+    /// Measure how fast a directory is
+    Bench(bench::Bench),
+    /// Show the version
+    Version(version::Version),
 }
 
 impl Cli {
@@ -111,6 +121,9 @@ impl Cli {
                 }
                 command.run(caller).await
             }
+            Command::Umount(command) => command.run().await,
+            Command::Bench(command) => command.run().await,
+            Command::Version(command) => command.run(),
         }
     }
 }
