@@ -73,7 +73,7 @@ pub fn in_background(words: &[OsString], log: &Path) -> anyhow::Result<(u8, Stri
         format!("log file {}: cannot be written; choose another with --log", log.display())
     })?;
     let (mut ours, theirs) = UnixStream::pair()?;
-    let mut program = again(words)?
+    let mut program = again(words)
         .env(HOW, BY_SOCKET)
         .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
         .stdout(file.try_clone()?)
@@ -84,13 +84,11 @@ pub fn in_background(words: &[OsString], log: &Path) -> anyhow::Result<(u8, Stri
     ours.shutdown(Shutdown::Write)?;
     let mut answer = Vec::new();
     ours.read_to_end(&mut answer)?;
-    match answer.split_first() {
-        Some((number, text)) => Ok((*number, String::from_utf8_lossy(text).into_owned())),
-        None => {
-            let status = program.wait()?;
-            bail!("the program ended in the background ({status}); see {}", log.display())
-        }
-    }
+    let Some((number, text)) = answer.split_first() else {
+        let status = program.wait()?;
+        bail!("the program ended in the background ({status}); see {}", log.display())
+    };
+    Ok((*number, String::from_utf8_lossy(text).into_owned()))
 }
 
 /// Becomes the same program without passwords among its arguments. Returns only on failure.
@@ -100,7 +98,7 @@ pub fn without_passwords(words: &[OsString]) -> anyhow::Error {
         File::from(write).write_all(&written(words))?;
         // Not closed by becoming another program.
         let number = std::os::fd::AsRawFd::as_raw_fd(&read).to_string();
-        Ok(again(words)?.env(HOW, number).exec())
+        Ok(again(words).env(HOW, number).exec())
     };
     match become_it() {
         Ok(error) => anyhow::Error::new(error).context("starting the program again"),
@@ -124,14 +122,14 @@ pub fn has_password(words: &[OsString]) -> bool {
     words.iter().any(|word| shown(word) != *word) && written(words).len() < (60 << 10)
 }
 
-fn again(words: &[OsString]) -> anyhow::Result<Command> {
+fn again(words: &[OsString]) -> Command {
     let program = std::env::current_exe().ok().filter(|path| path.exists());
     let mut command = Command::new(program.unwrap_or_else(|| "/proc/self/exe".into()));
     command.args(words.iter().skip(1).map(|word| shown(word)));
     if let Some(name) = words.first() {
         command.arg0(name);
     }
-    Ok(command)
+    command
 }
 
 fn shown(word: &OsStr) -> OsString {
@@ -177,7 +175,7 @@ mod tests {
         assert!(
             has_password(&secret) && !has_password(&words("jfs-mount mount redis://host /mnt"))
         );
-        let command = again(&secret).unwrap();
+        let command = again(&secret);
         let shown: Vec<_> = command.get_args().collect();
         assert_eq!(shown, ["mount", "redis://:****@host/1", "/mnt"]);
     }

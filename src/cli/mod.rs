@@ -4,6 +4,7 @@
 
 mod arguments;
 mod begin;
+mod bench;
 mod config;
 mod controller;
 mod durations;
@@ -14,6 +15,7 @@ mod info;
 mod launch;
 mod log;
 mod mount;
+mod progress;
 mod quota;
 mod rmr;
 mod sizes;
@@ -21,6 +23,8 @@ mod stats;
 mod status;
 mod storage;
 mod table;
+mod umount;
+mod version;
 
 use std::ffi::OsString;
 
@@ -91,6 +95,12 @@ enum Command {
     Stats(stats::Stats),
     /// Mount a volume
     Mount(Box<mount::Mount>),
+    /// Unmount a volume
+    Umount(umount::Umount),
+    /// Measure how fast a directory is
+    Bench(bench::Bench),
+    /// Show the version
+    Version(version::Version),
 }
 
 impl Cli {
@@ -124,6 +134,9 @@ impl Cli {
                 }
                 command.run(caller).await
             }
+            Command::Umount(command) => command.run().await,
+            Command::Bench(command) => command.run().await,
+            Command::Version(command) => command.run(),
         }
     }
 }

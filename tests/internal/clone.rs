@@ -30,7 +30,7 @@ async fn a_tree_is_cloned_and_the_kernel_told() {
         let (below, _) = scene.meta.lookup(&Caller::root(), copy, &name("below")).await.unwrap();
         let (_, file) = scene.meta.lookup(&Caller::root(), below, &name("f")).await.unwrap();
         assert_eq!(file.length, 100);
-        assert_eq!(scene.told.all(), ["entry 1/copy", "attr 1"]);
+        assert_eq!(scene.told.all(), ["entry 1/copy", "attr 1", "heard"]);
     }
 }
 

@@ -15,7 +15,7 @@ async fn an_info_has_exactly_these_bytes() {
     handle.write(0, asked).await.unwrap();
     reply(&handle, asked.len() as u64).await;
     let all = handle.read(0, 4096).await.unwrap();
-    let json = br#"{"Ino":2,"Failed":false,"Reason":"","Summary":{"Length":0,"Size":4096,"Files":0,"Dirs":1},"Paths":["/d"],"Chunks":null,"Objects":null,"PLocks":null,"FLocks":null,"Tier":{"ID":0,"StorageClass":"","Tag":""},"RestoreStatus":""}"#;
+    let json = br#"{"Ino":2,"Failed":false,"Reason":"","Summary":{"Length":0,"Size":4096,"Files":0,"Dirs":1},"Paths":["/d"],"Chunks":null,"Objects":null,"PLocks":[],"FLocks":[],"Tier":{"ID":0,"StorageClass":"","Tag":""},"RestoreStatus":""}"#;
     let length = u32::try_from(json.len()).unwrap().to_be_bytes();
     let progress = b"\xfe\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x10\0";
     let expected = [&asked[..], progress, b"\xff", &length, json].concat();

@@ -46,7 +46,7 @@ async fn a_file_is_told_by_its_slices_if_asked_for() {
         {"ChunkIndex": 0, "Id": 1, "Size": 1000, "Off": 0, "Len": 100},
         {"ChunkIndex": 0, "Id": 2, "Size": 50, "Off": 0, "Len": 50},
         {"ChunkIndex": 0, "Id": 1, "Size": 1000, "Off": 150, "Len": 850},
-        {"ChunkIndex": 1, "Id": 0, "Size": 0, "Off": 0, "Len": 10},
+        {"ChunkIndex": 1, "Id": 0, "Size": 10, "Off": 0, "Len": 10},
         {"ChunkIndex": 1, "Id": 3, "Size": 5, "Off": 0, "Len": 5},
     ]);
     assert_eq!((&told["Chunks"], &told["Objects"]), (&chunks, &Value::Null));

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use jfs::chunk::{Cache, CacheOptions};
 use jfs::meta::record::Setting;
 use jfs::meta::{Caller, Ino, Meta, Options, Registration};
@@ -63,6 +65,10 @@ impl KernelCache for Kernel {
 
     fn attr_changed(&self, ino: Ino) {
         self.0.note(format!("attr {ino}"));
+    }
+
+    fn heard(&self) -> BoxFuture<'_, ()> {
+        async { self.0.note("heard".to_owned()) }.boxed()
     }
 }
 

@@ -41,7 +41,7 @@ const INSIDE: &[(&str, &[&str])] = &[
 
 /// What subcommands share; of the rest of `cli`, none knows another.
 const SHARED_BY_COMMANDS: &[&str] =
-    &["controller", "durations", "exit", "launch", "sizes", "storage", "table"];
+    &["controller", "durations", "exit", "launch", "progress", "sizes", "storage", "table"];
 
 /// An operation is written once for all of them.
 const STORES: &[&str] =

@@ -36,12 +36,11 @@ impl Mount {
     fn note(&self, cli: &Command, words: &[OsString]) -> anyhow::Result<()> {
         install(Path::new(HELPER)).context(HELPER)?;
         let Places { meta, point } = Places::parse(&self.places)?;
-        let address = match meta {
-            Some(address) => absolute(address.expose())?,
-            None => {
-                let dir = embedded::folder(self.general.data_dir.as_deref())?;
-                embedded::address(&dir)?.expose().to_owned()
-            }
+        let address = if let Some(address) = meta {
+            absolute(address.expose())?
+        } else {
+            let dir = embedded::folder(self.general.data_dir.as_deref())?;
+            embedded::address(&dir)?.expose().to_owned()
         };
         let options = self.listed(cli, words)?;
         let point = point.to_str().context("MOUNTPOINT is not UTF-8")?;

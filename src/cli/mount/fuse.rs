@@ -53,9 +53,15 @@ pub struct FuseArgs {
     /// Umask of new files in octal, in place of the caller's
     #[arg(long, value_name = "MASK", value_parser = parse_umask)]
     pub umask: Option<u16>,
-    /// Options of the mount, separated by commas: allow_other, ro, debug, writeback_cache, async_dio,
-    /// noatime, ...
-    #[arg(short, value_name = "OPTIONS", default_value = "", value_parser = KernelOptions::parse)]
+    /// Options of the mount, separated by commas, as mount(8) has them
+    #[arg(
+        short,
+        value_name = "OPTIONS",
+        default_value = "",
+        hide_default_value = true,
+        value_parser = KernelOptions::parse,
+        help = "Options of the mount, separated by commas: allow_other, ro, debug, writeback_cache, async_dio, noatime, ..."
+    )]
     pub options: KernelOptions,
 }
 

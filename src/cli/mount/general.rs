@@ -31,8 +31,8 @@ pub struct GeneralArgs {
     /// Keep the kernel from giving this process huge pages
     #[arg(long)]
     pub disable_transparent_hugepage: bool,
-    /// Folder of the embedded volume that is mounted without META-URL [default: JFS_DATA_DIR,
-    /// else /var/lib/jfs for root, ~/.local/share/jfs for others]
+    /// Folder of the embedded volume that is mounted without META-URL [default: what the environment
+    /// has as `JFS_DATA_DIR`, else /var/lib/jfs for root, ~/.local/share/jfs for others]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 }

@@ -24,7 +24,6 @@ pub fn prepare(point: &Path) -> anyhow::Result<()> {
     }
     let there = fuse::mounted_at(point).filter(fuse::Mounted::is_fuse);
     match look(point)? {
-        Ok(()) => Ok(()),
         Err(error) if there.is_some() && is_dead(&error) => {
             info!("taking down what is left of an earlier mount at {shown}");
             fuse::unmount(point, Unmount::Lazy)?;
@@ -32,8 +31,8 @@ pub fn prepare(point: &Path) -> anyhow::Result<()> {
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => std::fs::create_dir_all(point)
             .with_context(|| format!("{shown}: the mount point cannot be created")),
-        // Mounting says it better.
-        Err(_) => Ok(()),
+        // If it is wrong, mounting says so better.
+        _ => Ok(()),
     }
 }
 

@@ -63,7 +63,7 @@ impl Mount {
         let name = meta.facts().setting().name.clone();
         let ready = format!("volume {name} is mounted at {}{note}", point.display());
         info!("{ready}");
-        let told = self.tell(caller, &ready);
+        let told = tell(caller, &ready);
         service::ready();
         let why = match told {
             Ok(()) => served.wait(&meta, &mut signals).await,
@@ -146,14 +146,14 @@ impl Mount {
         };
         listener.map_err(|error| warn!("no metrics are served: {error:#}")).ok()
     }
+}
 
-    /// In the foreground, the log has said it.
-    fn tell(&self, caller: &mut Option<Caller>, ready: &str) -> anyhow::Result<()> {
-        let Some(caller) = caller.take() else { return Ok(()) };
-        // Whatever lies there can be unmounted from now on.
-        std::env::set_current_dir("/").context("leaving the working directory")?;
-        caller.ready(ready)
-    }
+/// Who waits hears it; in the foreground, the log has said it.
+fn tell(caller: &mut Option<Caller>, ready: &str) -> anyhow::Result<()> {
+    let Some(caller) = caller.take() else { return Ok(()) };
+    // The file system that we were started in can be unmounted from now on.
+    std::env::set_current_dir("/").context("leaving the working directory")?;
+    caller.ready(ready)
 }
 
 impl Served {

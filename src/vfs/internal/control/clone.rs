@@ -24,6 +24,7 @@ impl Work {
         // The kernel may remember that there was no such name.
         self.notices.entry_gone(ask.dst_dir, &ask.name);
         self.notices.attr_changed(ask.dst_dir);
+        self.notices.heard().await;
         answer.end(outcome);
     }
 

@@ -19,7 +19,7 @@ const OUTSIDE: &str = "outside of the mounted directory";
 /// The class of what cannot be found out.
 const UNKNOWN: &str = "unknown";
 
-/// Field for field what the tools read. A list without entries is `null`.
+/// Field for field what the tools read. A list without entries is `null`, but those of locks.
 #[derive(Serialize, Default)]
 #[serde(rename_all = "PascalCase")]
 struct Response {
@@ -134,8 +134,8 @@ impl Work {
             }
         }
         let (flocks, plocks) = self.meta.locks_on(ask.ino).await?;
-        response.flocks = listed(flocks.iter().map(HeldFile::new).collect());
-        response.plocks = listed(plocks.iter().flat_map(HeldRange::of).collect());
+        response.flocks = Some(flocks.iter().map(HeldFile::new).collect());
+        response.plocks = Some(plocks.iter().flat_map(HeldRange::of).collect());
         Ok(())
     }
 

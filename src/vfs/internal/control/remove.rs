@@ -24,6 +24,7 @@ impl Work {
         // Also after a failure: what lay below may be gone.
         self.notices.entry_gone(ask.dir, &ask.name);
         self.notices.attr_changed(ask.dir);
+        self.notices.heard().await;
         answer.end(outcome);
     }
 

@@ -1,0 +1,138 @@
+//! Files that are written, read and looked at by several threads.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::Context;
+use rand::RngExt;
+
+use crate::cli::progress::Bar;
+
+pub struct Files {
+    name: &'static str,
+    pub size: u64,
+    /// Of each thread.
+    pub count: u64,
+    block: usize,
+    /// Of each file.
+    blocks: u64,
+    pub threads: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    Write,
+    Read,
+    Stat,
+}
+
+impl Files {
+    /// Sizes are rounded up to whole blocks; none if there is nothing to do.
+    pub fn new(
+        name: &'static str,
+        size: u64,
+        count: u64,
+        block: u64,
+        threads: usize,
+    ) -> Option<Self> {
+        if size == 0 || count == 0 {
+            return None;
+        }
+        let block = block.min(size);
+        let blocks = size.div_ceil(block);
+        let size = blocks * block;
+        Some(Self { name, size, count, block: usize::try_from(block).ok()?, blocks, threads })
+    }
+
+    /// Files of all threads.
+    pub fn all(&self) -> u64 {
+        self.count * self.threads as u64
+    }
+
+    /// Blocks of all files.
+    pub fn blocks(&self) -> u64 {
+        self.all() * self.blocks
+    }
+
+    /// Does the work on all threads; answers the seconds it took.
+    pub fn run(&self, dir: &Path, work: Work, bar: &Bar) -> anyhow::Result<f64> {
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            let running: Vec<_> = (0..self.threads)
+                .map(|number| scope.spawn(move || self.work(dir, number, work, bar)))
+                .collect();
+            // All of them are waited for, whatever becomes of the first.
+            let ended: Vec<_> = running.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            ended.into_iter().try_for_each(|ended| {
+                ended.unwrap_or_else(|_| Err(anyhow::anyhow!("a thread panicked")))
+            })
+        })?;
+        Ok(begun.elapsed().as_secs_f64())
+    }
+
+    fn work(&self, dir: &Path, number: usize, work: Work, bar: &Bar) -> anyhow::Result<()> {
+        let mut block = vec![0; if work == Work::Stat { 0 } else { self.block }];
+        for index in 0..self.count {
+            let path = dir.join(format!("{}.{number}.{index}", self.name));
+            match work {
+                Work::Write => self.write(&path, &mut block, bar),
+                Work::Read => self.read(&path, &mut block, bar),
+                Work::Stat => fs::metadata(&path).map(|_| bar.add(1)),
+            }
+            .with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, path: &PathBuf, block: &mut [u8], bar: &Bar) -> io::Result<()> {
+        rand::rng().fill(block);
+        let mut file = File::create(path)?;
+        for _ in 0..self.blocks {
+            file.write_all(block)?;
+            bar.add(1);
+        }
+        // What goes wrong when it is closed would be lost: it is part of the work.
+        nix::unistd::close(file).map_err(io::Error::from)
+    }
+
+    fn read(&self, path: &PathBuf, block: &mut [u8], bar: &Bar) -> io::Result<()> {
+        let mut file = File::open(path)?;
+        for _ in 0..self.blocks {
+            file.read_exact(block)?;
+            bar.add(1);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::progress::Progress;
+
+    #[test]
+    fn sizes_are_rounded_up_to_whole_blocks() {
+        let files = Files::new("f", 10, 3, 4, 2).unwrap();
+        assert_eq!((files.size, files.all(), files.blocks()), (12, 6, 18));
+        let files = Files::new("f", 3, 1, 4, 1).unwrap();
+        assert_eq!((files.size, files.blocks()), (3, 1));
+        assert!(Files::new("f", 0, 1, 4, 1).is_none() && Files::new("f", 1, 0, 4, 1).is_none());
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Files::new("f", 10_000, 3, 4096, 2).unwrap();
+        let bar = |total| Progress::new().count("work", total);
+        files.run(dir.path(), Work::Write, &bar(files.blocks())).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 6);
+        files.run(dir.path(), Work::Read, &bar(files.blocks())).unwrap();
+        files.run(dir.path(), Work::Stat, &bar(files.all())).unwrap();
+        fs::remove_file(dir.path().join("f.1.2")).unwrap();
+        let error = files.run(dir.path(), Work::Stat, &bar(files.all())).unwrap_err();
+        assert!(error.to_string().contains("f.1.2"), "{error}");
+    }
+}

@@ -1,0 +1,128 @@
+//! How far long work has come: bars on a terminal, plain lines otherwise.
+
+use std::io::{IsTerminal, stderr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::sizes::{Bytes, Count};
+
+/// Between two plain lines about the same work.
+const SOMETIMES: Duration = Duration::from_secs(10);
+
+/// The work of one command.
+pub struct Progress {
+    /// None where nobody watches.
+    bars: Option<MultiProgress>,
+}
+
+impl Progress {
+    pub fn new() -> Self {
+        Self { bars: stderr().is_terminal().then(MultiProgress::new) }
+    }
+
+    /// Work that is counted in bytes.
+    pub fn bytes(&self, what: &'static str, total: u64) -> Bar {
+        self.bar(what, total, true, "{msg:30} {wide_bar} {bytes:>10}/{total_bytes:10} {eta:>4}")
+    }
+
+    /// Work that is counted in pieces.
+    pub fn count(&self, what: &'static str, total: u64) -> Bar {
+        self.bar(what, total, false, "{msg:30} {wide_bar} {pos:>10}/{len:10} {eta:>4}")
+    }
+
+    fn bar(&self, what: &'static str, total: u64, in_bytes: bool, style: &str) -> Bar {
+        let drawn = self.bars.as_ref().map(|bars| {
+            let style = ProgressStyle::with_template(style);
+            let bar = ProgressBar::new(total).with_message(what);
+            bars.add(style.map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style)))
+        });
+        let begun = Instant::now();
+        Bar {
+            what,
+            total,
+            in_bytes,
+            drawn,
+            done: AtomicU64::new(0),
+            said: AtomicU64::new(0),
+            begun,
+        }
+    }
+}
+
+/// One piece of work. Many threads may do it together.
+pub struct Bar {
+    what: &'static str,
+    total: u64,
+    in_bytes: bool,
+    drawn: Option<ProgressBar>,
+    done: AtomicU64,
+    /// Lines that were due so far.
+    said: AtomicU64,
+    begun: Instant,
+}
+
+impl Bar {
+    /// So much more is done.
+    pub fn add(&self, more: u64) {
+        let done = self.done.fetch_add(more, Ordering::Relaxed) + more;
+        self.show(done);
+    }
+
+    /// So much is done.
+    pub fn set(&self, done: u64) {
+        self.done.store(done, Ordering::Relaxed);
+        self.show(done);
+    }
+
+    pub fn finish(self) {
+        match &self.drawn {
+            Some(bar) => bar.finish(),
+            None => eprintln!("{}: done", self.what),
+        }
+    }
+
+    fn show(&self, done: u64) {
+        if let Some(bar) = &self.drawn {
+            return bar.set_position(done);
+        }
+        let due = self.begun.elapsed().as_secs() / SOMETIMES.as_secs();
+        if due > self.said.fetch_max(due, Ordering::Relaxed) {
+            eprintln!("{}", self.line(done));
+        }
+    }
+
+    fn line(&self, done: u64) -> String {
+        let (what, total) = (self.what, self.total);
+        if self.in_bytes {
+            return format!("{what}: {} of {}", Bytes(done), Bytes(total));
+        }
+        let count = |number: u64| Count(i64::try_from(number).unwrap_or(i64::MAX));
+        format!("{what}: {} of {}", count(done), count(total))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_say_how_far_it_is() {
+        let plain = Progress { bars: None };
+        assert_eq!(plain.bytes("copying", 2 << 20).line(1 << 20), "copying: 1.0 MiB of 2.0 MiB");
+        assert_eq!(plain.count("making", 2000).line(1000), "making: 1,000 of 2,000");
+    }
+
+    #[test]
+    fn work_of_many_threads_adds_up() {
+        let bar = Progress { bars: None }.count("working", 10);
+        std::thread::scope(|scope| {
+            for _ in 0..10 {
+                scope.spawn(|| bar.add(1));
+            }
+        });
+        assert_eq!(bar.done.load(Ordering::Relaxed), 10);
+        bar.finish();
+    }
+}

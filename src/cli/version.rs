@@ -1,0 +1,26 @@
+//! `version`: what this program is.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::meta::record::version::CLIENT_VERSION;
+
+#[derive(Debug, Args)]
+pub struct Version {
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Version {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let version = env!("CARGO_PKG_VERSION");
+        if self.json {
+            let shown = json!({ "Version": version, "JuiceFS": CLIENT_VERSION });
+            println!("{}", serde_json::to_string_pretty(&shown)?);
+        } else {
+            println!("jfs-mount version {version} (JuiceFS {CLIENT_VERSION})");
+        }
+        Ok(())
+    }
+}
