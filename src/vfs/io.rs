@@ -53,7 +53,7 @@ impl Vfs {
     ) -> Result<()> {
         match &*self.file(ino, fh, flags).await? {
             Handle::File(_) => self.content.write(ino, off, bytes).await,
-            Handle::Virtual(_, opened) => opened.write(off, bytes).await,
+            Handle::Virtual(_, opened) => opened.write(off, bytes),
             Handle::Dir(_) => Err(Error::IsDirectory),
         }
     }

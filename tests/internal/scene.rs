@@ -196,7 +196,7 @@ impl Scene {
     pub async fn ask_as(&self, caller: &Caller, op: u32, body: &[u8]) -> Reply {
         let handle = self.open_as(caller, ".control");
         let request = request(op, body);
-        handle.write(0, &request).await.unwrap();
+        handle.write(0, &request).unwrap();
         reply(&handle, request.len() as u64).await
     }
 }

@@ -50,7 +50,8 @@ struct Sum {
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Chunk {
-    chunk_index: u64,
+    #[serde(rename = "ChunkIndex")]
+    index: u64,
     id: u64,
     size: u32,
     off: u32,
@@ -198,9 +199,9 @@ impl Work {
 }
 
 impl Chunk {
-    fn new((chunk_index, fragment): &(u64, Slice)) -> Self {
+    fn new((index, fragment): &(u64, Slice)) -> Self {
         let Slice { id, size, off, len, .. } = *fragment;
-        Self { chunk_index: *chunk_index, id: id.0, size, off, len }
+        Self { index: *index, id: id.0, size, off, len }
     }
 }
 
