@@ -8,6 +8,8 @@ mod bucket;
 mod changing;
 mod cut;
 mod failing;
+mod handles;
+mod listing;
 mod memory;
 mod model;
 mod reading;

@@ -11,8 +11,12 @@ use jfs::meta::client::SliceStore;
 use jfs::meta::record::{Slice, SliceSize};
 use jfs::meta::{Caller, Ino, Meta, SliceId};
 use jfs::object::ObjectStore;
-use jfs::vfs::{Content, ContentOptions, Reader};
+use jfs::vfs::{
+    AccessLog, Content, ContentOptions, Internal, Notices, OpMetrics, Reader, Vfs, VfsOptions,
+    VfsParts, internal,
+};
 use nix::fcntl::OFlag;
+use prometheus::Registry;
 
 use crate::bucket::Bucket;
 use crate::support::data::name;
@@ -27,6 +31,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub struct Client {
     pub meta: Arc<Meta>,
     pub content: Arc<Content>,
+    store: Arc<Store>,
 }
 
 impl Client {
@@ -51,8 +56,27 @@ impl Client {
         });
         meta.serve_slices(Arc::new(Slices(store.clone())));
         let options = ContentOptions::default();
-        let content = Content::new(meta.clone(), store, options);
-        Self { meta, content }
+        let content = Content::new(meta.clone(), store.clone(), options);
+        Self { meta, content, store }
+    }
+
+    /// The whole file system of a mount over it.
+    pub fn vfs(&self, options: VfsOptions) -> Arc<Vfs> {
+        let registry = Registry::new();
+        let (log, notices) = (Arc::<AccessLog>::default(), Arc::<Notices>::default());
+        let metrics = OpMetrics::register(&registry).unwrap();
+        let internal = Internal::new(internal::Parts {
+            meta: self.meta.clone(),
+            content: self.content.clone(),
+            store: self.store.clone(),
+            registry,
+            config: serde_json::json!({}),
+            log: log.clone(),
+            prefix: options.prefix_internal,
+            notices: notices.clone(),
+        });
+        let (meta, content) = (self.meta.clone(), self.content.clone());
+        Vfs::new(VfsParts { meta, content, internal, notices, log, metrics, options })
     }
 
     /// A new file in the root, and a handle of it.
