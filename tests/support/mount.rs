@@ -7,7 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use super::command::{kill_group, poll, run, wait};
+use nix::errno::Errno;
+use nix::mount::{MntFlags, umount2};
+
+use super::command::{kill_group, poll, wait};
 pub use super::connection::is_mounted;
 use super::connection::{abort, cut, number};
 use super::timeout::{has_limit, on_timeout};
@@ -86,13 +89,13 @@ impl Mount {
     /// As [`Mount::unmount`]; may only be done once.
     #[track_caller]
     pub fn close(&mut self) {
-        let busy = || {
-            let mut command = Command::new("umount");
-            command.arg(&self.point);
-            !run(command, UNMOUNT).status.success()
+        let gone = || match umount2(&self.point, MntFlags::empty()) {
+            Ok(()) => true,
+            // A file that was just closed may be held for a moment longer.
+            Err(Errno::EBUSY) => false,
+            Err(error) => panic!("umount {}: {error}", self.point.display()),
         };
-        // A file that was just closed may be held for a moment longer.
-        assert!(poll(UNMOUNT, || !busy()), "{} is still busy", self.point.display());
+        assert!(poll(UNMOUNT, gone), "{} is still busy", self.point.display());
         self.ended();
     }
 
@@ -103,7 +106,7 @@ impl Mount {
         let Some(status) = wait(&mut client, UNMOUNT) else {
             self.client = Some(client);
             self.end();
-            panic!("the client did not end:\n{}", self.log());
+            panic!("the client did not end within {UNMOUNT:?}:\n{}", self.log());
         };
         self.end();
         assert!(status.success(), "the client ended with {status}:\n{}", self.log());
@@ -143,7 +146,7 @@ impl Drop for Mount {
         if let Some(client) = &mut self.client
             && !thread::panicking()
         {
-            let _ = nix::mount::umount2(&self.point, nix::mount::MntFlags::MNT_DETACH);
+            let _ = umount2(&self.point, MntFlags::MNT_DETACH);
             if wait(client, Duration::from_secs(5)).is_some() {
                 self.client = None;
             }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use std::{env, thread};
 
 use super::command::{Finished, poll, run};
-use super::juicefs::Volume;
+use super::juicefs::{self, Volume};
 use super::mount::Mount;
 use super::redis::RedisServer;
 use super::tikv::TikvServer;
@@ -141,14 +141,25 @@ impl Rig {
         run(command, LIMIT)
     }
 
-    /// Both clients find nothing wrong with the volume, and nothing that nobody refers to.
+    /// The Go client finds nothing wrong with the volume, and nothing that nobody refers to.
     #[track_caller]
     pub fn check(&self) {
         self.go.fsck();
-        let found = self.go.gc(&[]);
+        self.check_blocks();
+    }
+
+    /// As [`Rig::check`], but for usage of directories: the Go client itself counts some changes
+    /// wrongly that it made to files of other clients.
+    #[track_caller]
+    pub fn check_blocks(&self) {
+        self.go.run("fsck", &[]).ok();
+        let mut command = juicefs::command(&["gc", self.url()]);
+        // Otherwise it looks at nothing that is younger than an hour.
+        command.env("JFS_GC_SKIPPEDTIME", "0");
+        let found = run(command, LIMIT).ok();
         let said = format!("{}{}", found.stdout, found.stderr);
-        let leaked = |what: &str| said.contains(what) && !said.contains(&format!(" 0 {what}"));
-        assert!(!leaked("leaked objects"), "{said}");
+        // `scanned 8 objects, 8 valid, 0 pending delete (0 bytes), ... 0 leaked (0 bytes), ...`
+        assert!(said.contains(" 0 leaked (0 bytes)"), "{said}");
     }
 
     fn mount_ours(&self, options: &[&str]) -> Mount {
