@@ -53,6 +53,10 @@ pub enum Error {
     BrokenPipe,
     #[error("result too large for the buffer")]
     OutOfRange,
+    #[error("no such device or address")]
+    NoSuchPlace,
+    #[error("inappropriate ioctl")]
+    NotTty,
 
     /// The caller gave something unusable: an option, an address, a setting.
     #[error("{0}")]
@@ -116,6 +120,8 @@ impl Error {
             Self::TooManyLinks => Errno::EMLINK,
             Self::BrokenPipe => Errno::EPIPE,
             Self::OutOfRange => Errno::ERANGE,
+            Self::NoSuchPlace => Errno::ENXIO,
+            Self::NotTty => Errno::ENOTTY,
             Self::Refused(_)
             | Self::Unreachable { .. }
             | Self::Engine { .. }

@@ -27,6 +27,15 @@ pub struct Bucket {
     packing: Semaphore,
 }
 
+/// A block as the object store has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// Its storage class; empty where there are none.
+    pub class: String,
+    /// What is said of bringing it back from an archive.
+    pub restore: String,
+}
+
 /// The right to upload one block now.
 pub struct UploadTurn {
     _permit: Option<OwnedSemaphorePermit>,
@@ -118,6 +127,12 @@ impl Bucket {
             Err(Error::NotFound) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// What the object store says of a block.
+    pub async fn look_at(&self, block: BlockKey) -> Result<Stored> {
+        let object = self.objects.head(&self.layout.key(block)).await?;
+        Ok(Stored { class: object.class, restore: object.restore })
     }
 
     async fn download(&self, block: BlockKey, part: Option<&Range<u32>>) -> Result<Bytes> {

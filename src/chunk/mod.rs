@@ -23,6 +23,7 @@ mod upload;
 mod warm;
 
 pub use block::{BlockKey, Layout};
+pub use bucket::Stored;
 pub use budget::{Budget, Reclaim, Reserved};
 pub use cache::{Cache, CacheOptions, CacheUsage, Checksum, Eviction, VolumeCache};
 pub use compress::Compression;

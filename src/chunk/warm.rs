@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
-use super::{BlockKey, Store, VolumeCache};
+use super::{BlockKey, Store, Stored, VolumeCache};
 use crate::error::{Error, Result};
 use crate::slice::SliceSize;
 
@@ -69,6 +69,27 @@ impl Store {
             *bytes += u64::from(block.size);
         }
         warmth
+    }
+}
+
+impl Store {
+    pub fn has_cache(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    /// The blocks that hold a range of a slice, and where in the cache each is.
+    pub fn locate(
+        &self,
+        slice: SliceSize,
+        range: Range<u32>,
+    ) -> impl Iterator<Item = (BlockKey, Option<String>)> {
+        let place = |block| self.cache.as_ref().and_then(|cache| cache.place_of(block));
+        self.layout().pieces(slice, range).map(move |(block, _)| (block, place(block)))
+    }
+
+    /// What the object store says of a block; [`Error::NotFound`] if it is not there.
+    pub async fn look_at(&self, block: BlockKey) -> Result<Stored> {
+        self.bucket.look_at(block).await
     }
 }
 

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::Args;
 
-use super::sizes::{Bytes, Count, parse_capacity, parse_mbps, parse_seconds};
+use super::durations::parse_seconds;
+use super::sizes::{Bytes, Count, parse_capacity, parse_mbps};
 use super::storage::{Bucket, StorageOptions};
 use crate::meta::record::version::Version;
 use crate::meta::record::{SessionInfo, Setting};

@@ -1,18 +1,35 @@
-//! The subcommands of `jfs-mount`, one file each, with the Go client's option names.
+//! The subcommands of `jfs-mount`, one file or folder each, with the Go client's option names.
+//!
+//! [`Program`] is the way in: what has to happen before there are threads, then the subcommand.
 
+mod arguments;
+mod begin;
 mod config;
+mod durations;
+mod exit;
 mod format;
+mod helper;
+mod launch;
+mod log;
+mod mount;
 mod quota;
 mod sizes;
 mod status;
 mod storage;
 mod table;
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use tracing::warn;
+
+pub use begin::Program;
+use launch::Caller;
+use log::Log;
 
 /// A JuiceFS-compatible file-system client.
 #[derive(Debug, Parser)]
-#[command(name = "jfs-mount", version, max_term_width = 100)]
+#[command(name = "jfs-mount", version, max_term_width = 100, args_override_self = true)]
 pub struct Cli {
     /// Say more: debug lines too
     #[arg(short, long, visible_alias = "debug", global = true)]
@@ -20,8 +37,36 @@ pub struct Cli {
     /// Say less: only warnings and errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
+    /// Say everything
+    #[arg(long, global = true, conflicts_with = "quiet")]
+    trace: bool,
+    /// What to say: trace, debug, info, warn or error
+    #[arg(long, value_name = "LEVEL", global = true, hide = true)]
+    log_level: Option<Level>,
+    /// Text in front of every line of the log; `random` for one that nobody else has
+    #[arg(long, value_name = "ID", global = true)]
+    log_id: Option<String>,
+    /// No colors in the log
+    #[arg(long, global = true)]
+    no_color: bool,
+    /// Open no port for profilers; there is none anyway
+    #[arg(long, global = true, hide = true)]
+    no_agent: bool,
+    /// Address of a Pyroscope server; nothing is sent there
+    #[arg(long, value_name = "ADDRESS", global = true, hide = true)]
+    pyroscope: Option<String>,
     #[command(subcommand)]
     command: Command,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Level {
+    Trace,
+    Debug,
+    Info,
+    Warn,
+    #[value(alias = "fatal", alias = "panic")]
+    Error,
 }
 
 #[derive(Debug, Subcommand)]
@@ -34,24 +79,38 @@ enum Command {
     Status(status::Status),
     /// Manage quotas of directories, users and groups
     Quota(quota::Quota),
+    /// Mount a volume
+    Mount(Box<mount::Mount>),
 }
 
 impl Cli {
-    /// The filter for log lines, unless the environment says otherwise.
-    pub fn log_level(&self) -> &'static str {
-        match (self.verbose, self.quiet) {
-            (true, _) => "jfs=debug,info",
-            (_, true) => "warn",
+    fn log(&self) -> Log {
+        let debug = matches!(&self.command, Command::Mount(mount) if mount.wants_debug());
+        let filter = match (self.log_level, self.trace, self.verbose || debug, self.quiet) {
+            (Some(Level::Trace), ..) | (None, true, ..) => "jfs=trace,info",
+            (Some(Level::Debug), ..) | (None, _, true, _) => "jfs=debug,info",
+            (Some(Level::Warn), ..) | (None, _, _, true) => "warn",
+            (Some(Level::Error), ..) => "error",
             _ => "info",
-        }
+        };
+        Log { filter: filter.to_owned(), id: self.log_id.clone(), color: !self.no_color }
     }
 
-    pub async fn run(self) -> anyhow::Result<()> {
+    async fn run(self, words: &[OsString], caller: &mut Option<Caller>) -> anyhow::Result<()> {
+        if self.pyroscope.is_some() {
+            warn!("--pyroscope has no effect: nothing is sent there");
+        }
         match self.command {
             Command::Format(command) => command.run().await,
             Command::Config(command) => command.run().await,
             Command::Status(command) => command.run().await,
             Command::Quota(command) => command.run().await,
+            Command::Mount(command) => {
+                if caller.is_none() {
+                    command.update_fstab(&Self::command(), words);
+                }
+                command.run(caller).await
+            }
         }
     }
 }

@@ -177,7 +177,7 @@ fn absolute_dir(path: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn parse_tag(text: &str) -> anyhow::Result<String> {
+pub fn parse_tag(text: &str) -> anyhow::Result<String> {
     match text.split_once('=') {
         _ if text.is_empty() => Ok(String::new()),
         Some((key, value)) if !key.is_empty() && !value.contains('=') => Ok(text.to_owned()),

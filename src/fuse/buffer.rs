@@ -1,8 +1,7 @@
-//! Receive buffers: one for each receiving thread, and spare ones for those whose write goes on as
-//! a task.
+//! Receive buffers: one to receive into, and spare ones for requests that go on as tasks.
 //!
 //! A write that is carried out at once is read where it was received. One that must wait keeps its
-//! buffer, and the thread goes on with another: the data is never copied.
+//! buffer, and receiving goes on with another: the data is never copied.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -57,7 +56,7 @@ impl Pool {
         spare.unwrap_or_else(|| Buffer::new(self.size))
     }
 
-    fn put_back(&self, buffer: Buffer) {
+    pub fn put_back(&self, buffer: Buffer) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() < SPARE {
             spare.push(buffer);

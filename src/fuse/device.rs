@@ -8,6 +8,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::uio::writev;
 use nix::unistd::read;
@@ -21,8 +22,6 @@ pub struct Device(OwnedFd);
 /// Why nothing more is received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
-    /// The receiver was told to stop.
-    Stopped,
     /// The file system was unmounted.
     Unmounted,
     /// The connection was cut through `/sys/fs/fuse/connections`.
@@ -36,22 +35,41 @@ impl Device {
         Self(descriptor)
     }
 
-    /// Waits for a request; answers its length. Asks `stop` before it waits, and when a signal wakes
-    /// it.
-    pub fn receive(&self, buffer: &mut [u8], stop: impl Fn() -> bool) -> Result<usize, Closed> {
-        while !stop() {
+    /// From now on receiving never blocks the thread; [`Device::wait`] does.
+    pub fn stop_blocking(&self) -> Result<(), Errno> {
+        let flags = OFlag::from_bits_retain(fcntl(&self.0, FcntlArg::F_GETFL)?);
+        fcntl(&self.0, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).map(drop)
+    }
+
+    /// Waits for a request, on this thread; answers its length.
+    pub fn receive(&self, buffer: &mut [u8]) -> Result<usize, Closed> {
+        loop {
+            match self.receive_now(buffer)? {
+                Some(length) => return Ok(length),
+                None => self.wait()?,
+            }
+        }
+    }
+
+    /// A request that is there; answers its length. `None` if there is none.
+    pub fn receive_now(&self, buffer: &mut [u8]) -> Result<Option<usize>, Closed> {
+        loop {
             match read(&self.0, buffer) {
-                Ok(length) => return Ok(length),
+                Ok(length) => return Ok(Some(length)),
                 // ENOENT: the caller was interrupted before the request had been copied.
                 Err(Errno::ENOENT | Errno::EINTR) => {}
-                // Somebody made the descriptor non-blocking.
-                Err(Errno::EAGAIN) => self.wait()?,
+                Err(Errno::EAGAIN) => return Ok(None),
                 Err(Errno::ENODEV) => return Err(Closed::Unmounted),
                 Err(Errno::ECONNABORTED) => return Err(Closed::Aborted),
                 Err(errno) => return Err(Closed::Failed(errno)),
             }
         }
-        Err(Closed::Stopped)
+    }
+
+    /// Whether another request is there already.
+    pub fn has_more(&self) -> bool {
+        let mut waiting = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        poll(&mut waiting, PollTimeout::ZERO) == Ok(1)
     }
 
     /// Sends one message. The kernel takes it whole or not at all.

@@ -34,6 +34,18 @@ impl Question<'_> {
     }
 }
 
+/// Whether so much data may have to be copied for a message that others should not wait for it.
+pub fn is_bulk(message: &[u8]) -> bool {
+    const LARGE: usize = 32 << 10;
+    let Ok(header) = Header::decode(message) else { return false };
+    match Opcode::from_u32(header.opcode) {
+        Some(Opcode::Write) => message.len() >= LARGE,
+        // How much is wanted is known only after decoding; most of what comes is read-ahead.
+        Some(Opcode::Read) => true,
+        _ => false,
+    }
+}
+
 /// Has the file system answer the message of this length in the buffer.
 pub fn dispatch<F: FileSystem>(
     file_system: &F,

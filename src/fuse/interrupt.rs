@@ -1,7 +1,7 @@
 //! Interrupts: which requests are in flight, and which of their callers no longer want to wait.
 //!
-//! The kernel sends an INTERRUPT after the request it names, but two threads receive, so it may be
-//! seen first. Such an early one is kept for the request to find. Numbers of requests are never used
+//! The kernel sends an INTERRUPT after the request it names, but that may be with a task that has not
+//! begun. Such an early one is kept for the request to find. Numbers of requests are never used
 //! again, so one that finds nobody, because the request was answered at once, does no harm.
 
 use std::collections::{HashMap, VecDeque};

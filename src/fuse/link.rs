@@ -1,4 +1,4 @@
-//! What a session's threads, replies and notifications share.
+//! What receiving, replies and notifications of a session share.
 
 use std::io::IoSlice;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The kernel side: mounting, the FUSE protocol, and the threads that speak it.
+//! The kernel side: mounting, the FUSE protocol, and the session that speaks it.
 //!
 //! Owns how a question reaches a [`FileSystem`] and how its answer gets back: decoding, replies,
 //! interrupts, notifications, handing a live mount to another process. Decides nothing about files.
@@ -21,6 +21,7 @@ mod mount;
 mod negotiate;
 mod notify;
 mod reply;
+mod serve;
 mod session;
 
 pub use answer::{
@@ -39,4 +40,5 @@ pub use mount::{Mount, MountOptions, Mounted, Unmount, Way, mounted_at, unmount}
 pub use negotiate::{Agreed, PlusMode, Wishes};
 pub use notify::{Notification, Notifier};
 pub use reply::Reply;
+pub use serve::Served;
 pub use session::{End, Leftover, Session, Setup};

@@ -1,19 +1,18 @@
-//! A session: the threads that receive what the kernel asks of one mount, from INIT or from where
+//! A session: receiving and answering what the kernel asks of one mount, from INIT or from where
 //! another session left off, until the mount is gone or the session is told to stop.
 
 mod receive;
-mod wake;
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
@@ -29,20 +28,18 @@ use super::load::Load;
 use super::negotiate::{Agreed, Wishes, encode_version};
 use super::notify::Notifier;
 use crate::error::{Error, Result};
-use wake::Receivers;
+use receive::Receiver;
 
 /// How a session works, whatever was agreed with the kernel.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Threads that receive; more than two gain nothing where it was measured.
-    pub threads: usize,
     /// Bytes that requests in flight may hold, about.
     pub in_flight: usize,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { threads: 2, in_flight: 256 << 20 }
+        Self { in_flight: 256 << 20 }
     }
 }
 
@@ -62,7 +59,7 @@ pub enum End {
 /// What stopping left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leftover {
-    /// Whether threads were still receiving when patience ran out.
+    /// Whether something was still being received when patience ran out.
     pub receiving: bool,
     /// Requests without an answer and tasks without an end.
     pub unfinished: usize,
@@ -73,8 +70,7 @@ pub struct Leftover {
 pub struct Session {
     link: Arc<Link>,
     agreed: Agreed,
-    stopping: Arc<AtomicBool>,
-    receivers: Receivers,
+    stopping: CancellationToken,
     notifier: Notifier,
     end: watch::Receiver<Option<End>>,
 }
@@ -91,7 +87,7 @@ impl Session {
         let link = link(device, setup, runtime);
         let agreed = greet(&link, wishes)?;
         debug!(?agreed, "FUSE session begins");
-        Self::serve(link, agreed, file_system, setup)
+        Self::serve(link, agreed, file_system)
     }
 
     /// Goes on with a descriptor on which INIT was answered before. What was in flight then is
@@ -103,37 +99,24 @@ impl Session {
         setup: &Setup,
         runtime: Handle,
     ) -> Result<Self> {
-        Self::serve(link(device, setup, runtime), agreed, file_system, setup)
+        Self::serve(link(device, setup, runtime), agreed, file_system)
     }
 
-    fn serve<F: FileSystem>(
-        link: Arc<Link>,
-        agreed: Agreed,
-        file_system: Arc<F>,
-        setup: &Setup,
-    ) -> Result<Self> {
-        wake::prepare().map_err(device_fault)?;
-        let threads = setup.threads.max(1);
-        let stopping = Arc::new(AtomicBool::new(false));
-        let (ended, end) = watch::channel(None);
+    fn serve<F: FileSystem>(link: Arc<Link>, agreed: Agreed, file_system: Arc<F>) -> Result<Self> {
+        link.device.stop_blocking().map_err(device_fault)?;
         let notifier = Notifier::start(Arc::clone(&link)).map_err(|error| thread_fault(&error))?;
-        // Before the threads: if one cannot be started, the others are stopped by the drop.
-        let receivers = Receivers::default();
-        let mut session = Self { link, agreed, stopping, receivers, notifier, end };
-        let team = Arc::new(receive::Team {
+        let (ended, end) = watch::channel(None);
+        let stopping = CancellationToken::new();
+        let receiver = Arc::new(Receiver {
             file_system,
-            link: Arc::clone(&session.link),
-            agreed: session.agreed.flags(),
-            pool: Pool::new(session.agreed.request_max()),
-            stopping: Arc::clone(&session.stopping),
-            receiving: threads.into(),
+            agreed: agreed.flags(),
+            pool: Pool::new(agreed.request_max()),
+            link: Arc::clone(&link),
+            stopping: stopping.clone(),
             ended,
         });
-        for number in 0..threads {
-            let receiver = receive::spawn(number, &team).map_err(|error| thread_fault(&error))?;
-            session.receivers.push(receiver);
-        }
-        Ok(session)
+        link.runtime.spawn(receiver.run());
+        Ok(Self { link, agreed, stopping, notifier, end })
     }
 
     /// What holds between the kernel and this mount, to be kept for [`Session::resume`].
@@ -169,6 +152,11 @@ impl Session {
         reached.ok().and_then(|end| *end).unwrap_or(End::Failed(Errno::EIO))
     }
 
+    /// Whether it is over already.
+    pub fn has_ended(&self) -> bool {
+        self.end.borrow().is_some()
+    }
+
     /// Stops receiving and waits for what is in flight, each for as long as patience lasts. The
     /// mount stays: requests that come wait in the kernel for the next to receive them.
     pub async fn stop(&self, patience: Duration) -> Leftover {
@@ -176,8 +164,8 @@ impl Session {
         if timeout(patience, self.notifier.close()).await.is_err() {
             warn!("notifications to the kernel are stuck");
         }
-        self.stopping.store(true, Ordering::SeqCst);
-        let receiving = timeout(patience, self.receivers.halt()).await.is_err();
+        self.stopping.cancel();
+        let receiving = timeout(patience, self.ended()).await.is_err();
         self.link.work.close();
         let unfinished = match timeout(patience, self.link.work.wait()).await {
             Ok(()) => 0,
@@ -189,12 +177,8 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.stopping.store(true, Ordering::SeqCst);
+        self.stopping.cancel();
         self.notifier.shut();
-        let receivers = std::mem::take(&mut self.receivers);
-        if !receivers.have_ended() {
-            self.link.runtime.spawn(async move { receivers.halt().await });
-        }
     }
 }
 
@@ -236,8 +220,8 @@ fn greet(link: &Link, wishes: &Wishes) -> Result<Agreed> {
 fn receive_init(link: &Link) -> Result<(u64, InitOffer)> {
     // The kernel wants room for a large request, whatever it sends.
     let mut buffer = vec![0; 256 << 10];
-    let length = link.device.receive(&mut buffer, || false).map_err(|closed| match closed {
-        Closed::Stopped | Closed::Unmounted | Closed::Aborted => {
+    let length = link.device.receive(&mut buffer).map_err(|closed| match closed {
+        Closed::Unmounted | Closed::Aborted => {
             Error::Refused("the mount was gone before its session began".into())
         }
         Closed::Failed(errno) => device_fault(errno),

@@ -15,7 +15,7 @@ mod txn;
 
 pub use crate::slice::SliceId;
 pub use client::{
-    AtimeMode, Caller, DirEntry, Limits, Listing, Meta, NodeKind, Options, QuotaCheck,
+    AtimeMode, Caller, DirEntry, Limits, Listing, Meta, NodeKind, Options, Pages, QuotaCheck,
     Registration, Restored, SliceStore, StatFs, Summary,
 };
 pub use ids::{Ino, LockOwner, Name, Sid};

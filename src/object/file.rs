@@ -108,7 +108,7 @@ impl ObjectStore for FileStore {
             if meta.is_file() { Ok((meta.len(), meta.modified()?)) } else { Err(not_found()) }
         });
         let (size, modified) = found.await?;
-        Ok(Object { key: key.to_owned(), size, modified })
+        Ok(Object::new(key, size, modified))
     }
 
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Object>> {

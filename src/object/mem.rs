@@ -65,7 +65,7 @@ impl ObjectStore for MemStore {
     async fn head(&self, key: &str) -> Result<Object> {
         let objects = self.lock();
         let (body, modified) = objects.get(key).ok_or(Error::NotFound)?;
-        Ok(Object { key: key.to_owned(), size: body.len() as u64, modified: *modified })
+        Ok(Object::new(key, body.len() as u64, *modified))
     }
 
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Object>> {
@@ -75,11 +75,7 @@ impl ObjectStore for MemStore {
             .range::<str, _>((start, Bound::Unbounded))
             .take_while(|(key, _)| key.starts_with(prefix))
             .take(limit)
-            .map(|(key, (body, modified))| Object {
-                key: key.clone(),
-                size: body.len() as u64,
-                modified: *modified,
-            })
+            .map(|(key, (body, modified))| Object::new(key, body.len() as u64, *modified))
             .collect())
     }
 

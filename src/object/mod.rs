@@ -69,6 +69,16 @@ pub struct Object {
     pub key: String,
     pub size: u64,
     pub modified: SystemTime,
+    /// Its storage class; empty where there are none.
+    pub class: String,
+    /// What the store says of bringing it back from an archive; only a head has it.
+    pub restore: String,
+}
+
+impl Object {
+    pub fn new(key: impl Into<String>, size: u64, modified: SystemTime) -> Self {
+        Self { key: key.into(), size, modified, class: String::new(), restore: String::new() }
+    }
 }
 
 /// The bytes of a body that a range names, as many as there are.

@@ -163,7 +163,9 @@ impl S3Store {
                 return Err(failed(format!("{key:?} was listed behind {after:?}")));
             }
             let size = u64::try_from(object.size().unwrap_or_default()).unwrap_or_default();
-            found.push(Object { key, size, modified: time(object.last_modified()) });
+            let class = object.storage_class().map(|class| class.as_str());
+            let object = Object::new(key, size, time(object.last_modified()));
+            found.push(Object { class: class_or_default(class), ..object });
         }
         Ok((found, next))
     }
@@ -219,6 +221,8 @@ impl ObjectStore for S3Store {
                 key: key.to_owned(),
                 size: u64::try_from(found.content_length().unwrap_or_default()).unwrap_or_default(),
                 modified: time(found.last_modified()),
+                class: class_or_default(found.storage_class().map(|class| class.as_str())),
+                restore: found.restore().unwrap_or_default().to_owned(),
             }),
             Err(failure) if failure.status == 404 => match self.bucket_is_missing().await? {
                 Some(failure) => Err(failure.into_error(&self.place, "head", key)),
@@ -283,6 +287,11 @@ impl ObjectStore for S3Store {
 
 fn crc32c(body: &[u8]) -> u64 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, body)
+}
+
+/// S3 leaves the class out if it is the usual one.
+fn class_or_default(class: Option<&str>) -> String {
+    class.filter(|class| !class.is_empty()).unwrap_or("STANDARD").to_owned()
 }
 
 fn time(of: Option<&DateTime>) -> SystemTime {

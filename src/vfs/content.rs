@@ -138,6 +138,14 @@ impl Content {
         }
     }
 
+    /// As [`Content::flush`], if nothing is left to be stored.
+    pub fn flush_now(&self, ino: Ino) -> Option<Result<()>> {
+        match self.known(ino) {
+            Some(file) => file.flush_now(),
+            None => Some(Ok(())),
+        }
+    }
+
     /// The length of a file that is open or dirty, with what is not stored yet.
     pub fn length(&self, ino: Ino) -> Option<u64> {
         self.known(ino).map(|file| file.length())
@@ -149,6 +157,18 @@ impl Content {
         let mark = file.mark();
         let attr = self.meta.getattr(ino).await?;
         Ok(file.saw(attr, mark))
+    }
+
+    /// The attrs of many nodes, with what is not stored yet; none for one that is missing.
+    pub async fn attrs(&self, inos: &[Ino]) -> Result<Vec<Option<Attr>>> {
+        let known: Vec<_> =
+            inos.iter().map(|ino| self.known(*ino).map(|file| (file.mark(), file))).collect();
+        let attrs = self.meta.attrs(inos).await?;
+        let shown = known.into_iter().zip(attrs).map(|(known, attr)| match (known, attr) {
+            (Some((mark, file)), Some(attr)) => Some(file.saw(attr, mark)),
+            (_, attr) => attr,
+        });
+        Ok(shown.collect())
     }
 
     /// Flushes every file; the first error is answered after all have been tried.

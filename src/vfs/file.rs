@@ -240,6 +240,12 @@ impl File {
         self.wait(|state| state.pending.iter().all(|draft| draft.number > last)).await
     }
 
+    /// As [`File::flush`], if there is nothing to wait for.
+    pub fn flush_now(&self) -> Option<Result<()>> {
+        let is_clean = self.lock().pending.len() == 0;
+        is_clean.then(|| self.report())
+    }
+
     /// Waits until what was written to `range` before is committed, and no more than that takes.
     /// Fails if some of it was given up.
     pub async fn flush_range(self: &Arc<Self>, range: Range<u64>) -> Result<()> {

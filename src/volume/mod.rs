@@ -2,6 +2,7 @@
 //!
 //! Wires metadata to data: neither knows the other.
 
+mod mounted;
 mod options;
 mod slices;
 pub mod storage;
@@ -22,6 +23,7 @@ use crate::meta::record::Setting;
 use crate::meta::record::setting::Compression as Packing;
 use crate::object::live::Live;
 use crate::object::{self, Metrics};
+pub use mounted::{MountRequest, Mounted};
 pub use options::VolumeOptions;
 use slices::Slices;
 use storage::Overrides;

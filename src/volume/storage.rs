@@ -14,6 +14,8 @@ pub struct Overrides {
     pub bucket: Option<String>,
     /// Of files without a tier.
     pub storage_class: Option<String>,
+    /// `key=value`, of files without a tier.
+    pub tag: Option<String>,
     pub retries: Option<u32>,
     pub get_timeout: Option<Duration>,
     pub put_timeout: Option<Duration>,
@@ -65,6 +67,9 @@ pub fn spec(setting: &Setting, said: &Overrides) -> Result<Spec> {
         .collect();
     if let Some(class) = &said.storage_class {
         spec.tiers.entry(0).or_default().class.clone_from(class);
+    }
+    if let Some(tag) = &said.tag {
+        spec.tiers.entry(0).or_default().tag.clone_from(tag);
     }
     if !plain.encrypt_key.is_empty() {
         let (key, passphrase) = (plain.encrypt_key.clone(), said.passphrase.clone());
@@ -134,6 +139,9 @@ mod tests {
         assert_eq!(spec(&setting, &Overrides::default()).unwrap().tiers[&0].class, "COLD");
         let said = Overrides { storage_class: Some("HOT".to_owned()), ..Overrides::default() };
         assert_eq!(spec(&setting, &said).unwrap().tiers[&0].class, "HOT");
+        let said = Overrides { tag: Some("a=b".to_owned()), ..Overrides::default() };
+        let tier = Tier { class: "COLD".to_owned(), tag: "a=b".to_owned() };
+        assert_eq!(spec(&setting, &said).unwrap().tiers[&0], tier);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Steps through our client, as the layer above it would do them.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use jfs::meta::NodeKind;
+use jfs::meta::client::Progress;
 use jfs::meta::op::clone::CloneMode;
 use jfs::meta::op::rename::RenameMode;
 use jfs::meta::op::setattr::{AttrSet, TimeSet};
@@ -116,8 +116,8 @@ impl Ours {
                 let src = self.find(from).await?;
                 let (dir, name) = self.place(to).await?;
                 let mode = CloneMode { preserve: *preserve, umask: UMASK };
-                let done = AtomicU64::new(0);
-                meta.clone_tree(caller, src, (dir, &name), mode, &done).await.map(drop)
+                let progress = Progress::default();
+                meta.clone_tree(caller, src, (dir, &name), (mode, 0), &progress).await.map(drop)
             }
             Step::As(uid, gid, step) => {
                 let caller = Caller { check: true, ..Caller::user(*uid, *gid) };

@@ -39,7 +39,7 @@ const INSIDE: &[(&str, &[&str])] = &[
 ];
 
 /// What subcommands share; of the rest of `cli`, none knows another.
-const SHARED_BY_COMMANDS: &[&str] = &["sizes", "storage", "table"];
+const SHARED_BY_COMMANDS: &[&str] = &["durations", "exit", "launch", "sizes", "storage", "table"];
 
 /// An operation is written once for all of them.
 const STORES: &[&str] =

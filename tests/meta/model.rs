@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use super::reference::{Answer, Model, Path, ROOT, Refusal};
 use crate::support::tree::Tree;
 use crate::support::volume::{Volume, setting, setting_with_trash};
 use jfs::Error;
+use jfs::meta::client::Progress;
 use jfs::meta::op::clone::CloneMode;
 use jfs::meta::op::rename::RenameMode;
 use jfs::meta::op::setattr::AttrSet;
@@ -239,8 +239,9 @@ impl Run {
             return None;
         }
         let mode = CloneMode { preserve: true, umask: 0 };
-        let done = AtomicU64::new(0);
-        let cloned = meta.clone_tree(&Caller::root(), src, (dir, &name), mode, &done).await;
+        let progress = Progress::default();
+        let cloned =
+            meta.clone_tree(&Caller::root(), src, (dir, &name), (mode, 0), &progress).await;
         Some((self.model.clone_tree(from, to), cloned.map(drop)))
     }
 

@@ -55,7 +55,7 @@ impl ObjectStore for Endless {
     }
 
     async fn head(&self, key: &str) -> Result<Object> {
-        Ok(Object { key: key.to_owned(), size: 0, modified: SystemTime::UNIX_EPOCH })
+        Ok(Object::new(key, 0, SystemTime::UNIX_EPOCH))
     }
 
     async fn list(&self, _prefix: &str, _after: &str, _limit: usize) -> Result<Vec<Object>> {

@@ -102,6 +102,19 @@ impl VolumeCache {
         }
     }
 
+    /// Where a block is known to be cached: the volume's directory on that disk, or `memory`.
+    pub fn place_of(&self, block: BlockKey) -> Option<String> {
+        match &self.place {
+            Place::Memory(memory, area) => {
+                memory.contains(*area, block).then(|| "memory".to_owned())
+            }
+            Place::Disks(disks) => {
+                let shelf = disks.candidates(self.key(block)).find(|shelf| shelf.knows(block))?;
+                Some(shelf.area.root().display().to_string())
+            }
+        }
+    }
+
     /// Forgets a block that the volume no longer has, staged or not.
     pub fn remove(&self, block: BlockKey) {
         match &self.place {

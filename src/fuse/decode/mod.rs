@@ -17,14 +17,11 @@ use fuser::InitFlags;
 
 use super::abi::{self, Opcode, flag};
 use crate::meta::Ino;
+pub use crate::vfs::Fh;
 
 /// A request that does not follow the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
-
-/// A file handle: whatever the file system answered when the file was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fh(pub u64);
 
 /// Who asks, about which node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

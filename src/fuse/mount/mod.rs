@@ -38,6 +38,8 @@ pub struct MountOptions {
     pub more: Vec<String>,
     /// `None` to mount by mount(2) as root and by fusermount3 otherwise.
     pub way: Option<Way>,
+    /// Mount even over another FUSE mount.
+    pub on_top: bool,
 }
 
 impl MountOptions {
@@ -50,6 +52,7 @@ impl MountOptions {
             max_read: 128 << 10,
             more: Vec::new(),
             way: None,
+            on_top: false,
         }
     }
 }
@@ -89,7 +92,7 @@ impl Mount {
     /// Mounts; the descriptor is for a [`Session`](super::Session), which must start at once: until
     /// then, whoever looks at the mount waits.
     pub fn new(point: &Path, options: &MountOptions) -> Result<(Self, OwnedFd)> {
-        let point = mount_point(point)?;
+        let point = mount_point(point, options.on_top)?;
         let root = nix::unistd::geteuid().is_root();
         let way = options.way.unwrap_or(if root { Way::Direct } else { Way::Fusermount });
         let device = match way {
@@ -180,13 +183,13 @@ fn unmount_by(way: Way, point: &Path, how: Unmount) -> Result<()> {
 }
 
 /// The place as the kernel will list it, if something can be mounted there.
-fn mount_point(point: &Path) -> Result<PathBuf> {
+fn mount_point(point: &Path, on_top: bool) -> Result<PathBuf> {
     let place = match (point.parent(), point.file_name()) {
         // The last part may be a dead mount, which cannot even be looked at.
         (Some(parent), Some(name)) => resolve(or_here(parent))?.join(name),
         _ => resolve(point)?,
     };
-    if let Some(there) = mounted_at(&place).filter(Mounted::is_fuse) {
+    if let Some(there) = mounted_at(&place).filter(|there| there.is_fuse() && !on_top) {
         return Err(fault::occupied(&place, &there));
     }
     let place = if place.is_symlink() { resolve(&place)? } else { place };

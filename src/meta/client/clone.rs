@@ -1,12 +1,11 @@
 //! Cloning files and whole trees.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::{FutureExt, TryStreamExt, stream};
 
+use super::crew::Crew;
 use super::listing::DirEntry;
-use super::{Caller, Meta};
+use super::{Caller, Meta, Progress};
 use crate::error::{Error, Result};
 use crate::meta::op::access;
 use crate::meta::op::clone::{
@@ -16,21 +15,29 @@ use crate::meta::op::room;
 use crate::meta::record::{Attr, CHUNK_SIZE, FileKind};
 use crate::meta::{Ino, MetaTxn, Name};
 
-/// Sub-directories of one directory that are cloned at once.
+/// Directories cloned at once, unless told otherwise.
 const AT_ONCE: usize = 4;
 /// Nodes of one commit.
 const BATCH: usize = 100;
 
+/// One clone of a tree under way.
+struct Cloner<'a> {
+    meta: &'a Meta,
+    caller: &'a Caller,
+    mode: CloneMode,
+    crew: Crew<'a>,
+}
+
 impl Meta {
-    /// Clones `src` as `dir/name`; counts nodes in `done` as they are made. A directory appears
-    /// under its name only when it is complete.
+    /// Clones `src` as `dir/name`, `at_once` directories beside each other (0: as many as usual);
+    /// counts nodes as they are made. A directory appears under its name only when it is complete.
     pub async fn clone_tree(
         &self,
         caller: &Caller,
         src: Ino,
         (dir, name): (Ino, &Name),
-        mode: CloneMode,
-        done: &AtomicU64,
+        (mode, at_once): (CloneMode, usize),
+        progress: &Progress,
     ) -> Result<Ino> {
         let (src, dir) = (self.real(src), self.real(dir));
         if src.is_trash() || dir.is_trash() || super::names::is_trash_name(dir, name) {
@@ -41,16 +48,18 @@ impl Meta {
         if attr.parent.is_sub_trash() {
             return Err(Error::NotPermitted);
         }
-        self.refuse_without_room(caller, src, &attr, dir).await?;
+        self.refuse_without_room(caller, src, &attr, dir, progress).await?;
         let entry = DirEntry { name: name.clone(), ino: src, kind: attr.kind, attr: Some(attr) };
         let nodes = self.clone_batch(caller, vec![entry], dir, mode, true).await?;
         let top = nodes.into_iter().next().ok_or(Error::NotFound)?;
-        done.fetch_add(1, Ordering::Relaxed);
+        progress.did(1);
         if !top.attr.is_dir() {
             return Ok(top.ino);
         }
+        let at_once = if at_once == 0 { AT_ONCE } else { at_once };
+        let cloner = Cloner { meta: self, caller, mode, crew: Crew::new(at_once, progress) };
         let attached = async {
-            self.clone_children(caller, &top, mode, done).await?;
+            cloner.clone_children(top.src, top.ino).await?;
             self.run(&Attach { caller, ino: top.ino, dir, name }).await
         };
         match attached.await {
@@ -83,13 +92,15 @@ impl Meta {
         src: Ino,
         attr: &Attr,
         dir: Ino,
+        progress: &Progress,
     ) -> Result<()> {
         let mut tx = MetaTxn::new(self.engine.begin(), &self.facts);
         access::permits(&mut tx, caller, attr, access::READ).await?;
+        let usage = self.sum_tree(src, false).await?;
+        progress.found(usage.files + usage.dirs);
         if !room::is_limited(&self.facts) {
             return Ok(());
         }
-        let usage = self.sum_tree(src, false).await?;
         let wanted = room::Wanted {
             uid: caller.uid,
             gid: caller.gid,
@@ -97,33 +108,6 @@ impl Meta {
             inodes: (usage.files + usage.dirs).cast_signed(),
         };
         room::check(&mut tx, wanted, &[dir]).await
-    }
-
-    fn clone_children<'a>(
-        &'a self,
-        caller: &'a Caller,
-        parent: &'a Cloned,
-        mode: CloneMode,
-        done: &'a AtomicU64,
-    ) -> BoxFuture<'a, Result<()>> {
-        async move {
-            let mut listing = self.list(parent.src, true);
-            while let Some(page) = listing.next().await? {
-                for batch in page.chunks(BATCH) {
-                    let made =
-                        self.clone_batch(caller, batch.to_vec(), parent.ino, mode, false).await?;
-                    done.fetch_add(made.len() as u64, Ordering::Relaxed);
-                    let below: Vec<Cloned> = made.into_iter().filter(|n| n.attr.is_dir()).collect();
-                    stream::iter(below.iter().map(Ok))
-                        .try_for_each_concurrent(AT_ONCE, |node| {
-                            self.clone_children(caller, node, mode, done)
-                        })
-                        .await?;
-                }
-            }
-            Ok(())
-        }
-        .boxed()
     }
 
     async fn clone_batch(
@@ -158,5 +142,30 @@ impl Meta {
         let attr = self.getattr(entry.ino).await?;
         let indexes = self.engine.chunk_indexes(entry.ino, attr.length).await?;
         Ok(Some(ChunkHint { length: attr.length, mtime: attr.mtime, indexes }))
+    }
+}
+
+impl Cloner<'_> {
+    /// Clones what is in directory `src` into directory `dst`.
+    fn clone_children(&self, src: Ino, dst: Ino) -> BoxFuture<'_, Result<()>> {
+        async move {
+            let meta = self.meta;
+            let mut listing = meta.list_real(src, true);
+            while let Some(page) = listing.next().await? {
+                for batch in page.chunks(BATCH) {
+                    self.crew.check()?;
+                    let made = meta
+                        .clone_batch(self.caller, batch.to_vec(), dst, self.mode, false)
+                        .await?;
+                    self.crew.progress().did(made.len() as u64);
+                    let below = made.into_iter().filter(|node| node.attr.is_dir()).collect();
+                    self.crew
+                        .run(below, |node: Cloned| self.clone_children(node.src, node.ino))
+                        .await?;
+                }
+            }
+            Ok(())
+        }
+        .boxed()
     }
 }

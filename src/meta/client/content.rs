@@ -8,6 +8,7 @@ use tracing::warn;
 use super::{Caller, Meta, View};
 use crate::error::{Error, Result};
 use crate::meta::op::atime::Touch;
+use crate::meta::op::clone::PLAIN_CHUNKS;
 use crate::meta::op::copy::{Copied, Copy};
 use crate::meta::op::fallocate::Fallocate;
 use crate::meta::op::open::{Open, writes};
@@ -16,7 +17,7 @@ use crate::meta::op::truncate::{Present, Ranged, Truncate};
 use crate::meta::op::write::Write;
 use crate::meta::record::chunk::CHUNK_BITS;
 use crate::meta::record::view::view;
-use crate::meta::record::{Attr, Slice};
+use crate::meta::record::{Attr, CHUNK_SIZE, Slice};
 use crate::meta::{Ino, Operation, Timestamp};
 
 /// How often the chunks of a file may change under a change over a wide range.
@@ -48,11 +49,20 @@ impl Meta {
 
     /// Gives a handle back. With the last one, a file whose names are gone goes too.
     pub async fn close_file(&self, ino: Ino) -> Result<()> {
+        if self.give_back(ino) { self.drop_removed(ino).await } else { Ok(()) }
+    }
+
+    /// Gives a handle back. True if it was the last one of a file whose names are gone: then
+    /// [`Meta::drop_removed`] must follow.
+    #[must_use]
+    pub fn give_back(&self, ino: Ino) -> bool {
         let ino = self.real(ino);
-        if self.facts.open.close(ino) && self.facts.open.take_removed(ino) {
-            self.drop_sustained(self.facts.sid(), ino).await?;
-        }
-        Ok(())
+        self.facts.open.close(ino) && self.facts.open.take_removed(ino)
+    }
+
+    /// Removes a file without names, now that nobody holds it open any more.
+    pub async fn drop_removed(&self, ino: Ino) -> Result<()> {
+        self.drop_sustained(self.facts.sid(), self.real(ino)).await.map(drop)
     }
 
     /// What a chunk holds. Bytes that no slice covers, and those past the file's length, are zeros.
@@ -72,6 +82,16 @@ impl Meta {
         self.compact_after_read(ino, index, &chunk.records, view.len());
         self.accessed(ino, chunk.attr.as_ref());
         Ok(view)
+    }
+
+    /// Which chunks of a file of that length may hold something, in order: all of a short one, those
+    /// that there are of a long one.
+    pub async fn chunk_indexes(&self, ino: Ino, length: u64) -> Result<Vec<u32>> {
+        let count = length.div_ceil(CHUNK_SIZE);
+        match u32::try_from(count) {
+            Ok(count) if u64::from(count) <= PLAIN_CHUNKS => Ok((0..count).collect()),
+            _ => self.engine.chunk_indexes(self.real(ino), length).await,
+        }
     }
 
     /// Forgets what is known of a chunk: its slices turned out not to be there any more.

@@ -25,8 +25,13 @@ pub struct DirEntry {
 /// may not be seen, all others are seen exactly once.
 pub struct Listing<'a> {
     meta: &'a Meta,
-    dir: Ino,
     with_attrs: bool,
+    pages: Pages,
+}
+
+/// Where a listing stands, for whoever keeps it longer than a call.
+pub struct Pages {
+    dir: Ino,
     cursor: Cursor,
     seen: Seen,
 }
@@ -34,13 +39,13 @@ pub struct Listing<'a> {
 impl Meta {
     /// Lists the entries of a directory, without `.` and `..`.
     pub fn list(&self, dir: Ino, with_attrs: bool) -> Listing<'_> {
-        self.list_from(dir, with_attrs, Cursor::Start)
+        Listing { meta: self, with_attrs, pages: self.pages(dir, Cursor::Start) }
     }
 
-    /// Goes on where a listing of the same directory stood.
-    pub fn list_from(&self, dir: Ino, with_attrs: bool, cursor: Cursor) -> Listing<'_> {
+    /// The pages of a directory from its start or from where a listing of it stood.
+    pub fn pages(&self, dir: Ino, cursor: Cursor) -> Pages {
         let seen = Seen::new(!self.engine.traits().sorted);
-        Listing { meta: self, dir: self.real(dir), with_attrs, cursor, seen }
+        Pages { dir: self.real(dir), cursor, seen }
     }
 
     /// All entries at once, for directories known to be small, and for tests.
@@ -52,15 +57,57 @@ impl Meta {
         }
         Ok(all)
     }
+
+    /// Attrs of many nodes in one request; none for one that is missing.
+    pub async fn attrs(&self, inos: &[Ino]) -> Result<Vec<Option<Attr>>> {
+        let keys: Vec<Key> = inos.iter().map(|ino| Key::Attr(self.real(*ino))).collect();
+        let mut attrs = Vec::with_capacity(inos.len());
+        for chunk in keys.chunks(PAGE) {
+            for record in self.engine.read(chunk).await? {
+                match record {
+                    Record::Attr(attr) => attrs.push(attr),
+                    other => {
+                        return Err(Error::damaged(
+                            "attr",
+                            format!("the engine answered {other:?}"),
+                        ));
+                    }
+                }
+            }
+        }
+        for (ino, attr) in inos.iter().zip(&attrs) {
+            if let Some(attr) = attr {
+                self.facts.open.saw(self.real(*ino), attr);
+            }
+        }
+        Ok(attrs)
+    }
 }
 
 impl Listing<'_> {
     /// The next page; `None` at the end. Pages may be empty.
     pub async fn next(&mut self) -> Result<Option<Vec<DirEntry>>> {
+        let Some(mut entries) = self.pages.next(self.meta).await? else { return Ok(None) };
+        if self.with_attrs {
+            let inos: Vec<Ino> = entries.iter().map(|entry| entry.ino).collect();
+            for (entry, attr) in entries.iter_mut().zip(self.meta.attrs(&inos).await?) {
+                entry.attr = attr;
+            }
+            if self.meta.engine.traits().entry_needs_node {
+                entries.retain(|entry| entry.attr.is_some());
+            }
+        }
+        Ok(Some(entries))
+    }
+}
+
+impl Pages {
+    /// The next page, without attrs; `None` at the end. Pages may be empty.
+    pub async fn next(&mut self, meta: &Meta) -> Result<Option<Vec<DirEntry>>> {
         if self.cursor == Cursor::End {
             return Ok(None);
         }
-        let page = self.meta.engine.list(self.dir, &self.cursor, PAGE).await?;
+        let page = meta.engine.list(self.dir, &self.cursor, PAGE).await?;
         let is_last = page.next == Cursor::End;
         let is_first = self.cursor == Cursor::Start;
         self.cursor = page.next;
@@ -72,10 +119,7 @@ impl Listing<'_> {
         if !(is_first && is_last) {
             entries.retain(|entry| self.seen.first_time(&entry.name));
         }
-        if self.with_attrs {
-            self.fill(&mut entries).await?;
-        }
-        if self.meta.facts.options.sort_dir {
+        if meta.facts.options.sort_dir {
             entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         }
         Ok(Some(entries))
@@ -84,33 +128,6 @@ impl Listing<'_> {
     /// Where to go on.
     pub fn cursor(&self) -> &Cursor {
         &self.cursor
-    }
-
-    async fn fill(&self, entries: &mut Vec<DirEntry>) -> Result<()> {
-        let keys: Vec<Key> = entries.iter().map(|entry| Key::Attr(entry.ino)).collect();
-        for (chunk, entries) in keys.chunks(PAGE).zip(entries.chunks_mut(PAGE)) {
-            let records = self.meta.engine.read(chunk).await?;
-            for (entry, record) in entries.iter_mut().zip(records) {
-                match record {
-                    Record::Attr(attr) => entry.attr = attr,
-                    other => {
-                        return Err(Error::damaged(
-                            "attr",
-                            format!("the engine answered {other:?}"),
-                        ));
-                    }
-                }
-            }
-        }
-        for entry in entries.iter() {
-            if let Some(attr) = &entry.attr {
-                self.meta.facts.open.saw(entry.ino, attr);
-            }
-        }
-        if self.meta.engine.traits().entry_needs_node {
-            entries.retain(|entry| entry.attr.is_some());
-        }
-        Ok(())
     }
 }
 

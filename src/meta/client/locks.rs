@@ -11,10 +11,11 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Meta;
 use crate::error::{Error, Result};
+use crate::meta::engine::{Key, Record};
 use crate::meta::op::claim::LockRequest;
 use crate::meta::op::flock::SetFlock;
 use crate::meta::op::plock::{FindPlock, SetPlock};
-use crate::meta::record::{LockKind, PlockRange};
+use crate::meta::record::{Flock, LockKind, Plock, PlockRange};
 use crate::meta::{Ino, LockOwner, Sid};
 use queue::LockQueues;
 
@@ -73,6 +74,17 @@ impl Meta {
     ) -> Result<Option<PlockRange>> {
         let (start, end) = checked(&range)?;
         self.run(&FindPlock { ino: self.real(ino), owner, kind, start, end }).await
+    }
+
+    /// Every lock on a node, whoever holds it.
+    pub async fn locks_on(&self, ino: Ino) -> Result<(Vec<Flock>, Vec<Plock>)> {
+        let ino = self.real(ino);
+        let mut records =
+            self.engine.read(&[Key::Flocks(ino), Key::Plocks(ino)]).await?.into_iter();
+        match (records.next(), records.next()) {
+            (Some(Record::Flocks(flocks)), Some(Record::Plocks(plocks))) => Ok((flocks, plocks)),
+            other => Err(Error::damaged("locks", format!("the engine answered {other:?}"))),
+        }
     }
 
     /// How many lock requests wait, are being tried or undone; 0 once nothing is left even of those

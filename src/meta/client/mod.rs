@@ -1,13 +1,16 @@
 //! The metadata client of one volume: sessions, caches, bookkeeping, background jobs, and the
 //! methods that the layers above call.
 
+mod access;
 mod acls;
 mod book;
 mod caller;
 mod clone;
+mod compact_tree;
 mod compaction;
 mod content;
 mod counts;
+mod crew;
 mod dir_stats;
 mod facts;
 mod format;
@@ -27,6 +30,7 @@ mod open_files;
 mod options;
 mod owners;
 mod parents;
+mod progress;
 mod quota_rules;
 mod quotas;
 mod remove;
@@ -36,6 +40,7 @@ mod statfs;
 mod summary;
 mod trash;
 mod tree;
+mod tree_summary;
 mod usage;
 mod walk;
 mod xattrs;
@@ -45,19 +50,23 @@ use std::sync::{Arc, OnceLock, Weak};
 pub use caller::Caller;
 pub use content::Opened;
 pub use counts::Counts;
+pub use crew::Crew;
 pub use facts::Facts;
 pub use garbage::SliceStore;
 pub use jobs::Job;
-pub use listing::{DirEntry, Listing};
+pub use listing::{DirEntry, Listing, Pages};
 pub use names::NodeKind;
 pub use open_files::{OpenFiles, View};
 pub use options::{AtimeMode, Options};
 pub use parents::Climb;
+pub use progress::Progress;
 pub use quota_rules::{Limits, QuotaCheck};
+pub use remove::Removal;
 pub use session::Registration;
 pub use statfs::StatFs;
 pub use summary::{StatCheck, Summary};
 pub use trash::Restored;
+pub use tree_summary::{TreeNode, TreeSummary};
 
 use super::Ino;
 use super::engine::Engine;

@@ -2,18 +2,36 @@
 
 use std::collections::HashSet;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 
+use super::crew::Crew;
 use super::listing::DirEntry;
-use super::{Caller, Meta};
+use super::{Caller, Meta, Progress};
 use crate::error::{Error, Result};
 use crate::meta::op::unlink_many::UnlinkMany;
 use crate::meta::record::FileKind;
 use crate::meta::{Ino, Name};
 
-/// Sub-directories of one directory that are emptied at once.
-const AT_ONCE: usize = 8;
+/// Directories emptied at once, unless told otherwise.
+const AT_ONCE: usize = 50;
+
+/// How a tree is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Removal {
+    /// For good, past the trash.
+    pub skip_trash: bool,
+    /// Directories emptied at once; 0: as many as usual.
+    pub at_once: usize,
+}
+
+/// One removal under way.
+struct Remover<'a> {
+    meta: &'a Meta,
+    caller: &'a Caller,
+    skip_trash: bool,
+    crew: Crew<'a>,
+}
 
 impl Meta {
     /// Removes `dir/name` and everything below it. Answers how many entries went.
@@ -24,27 +42,62 @@ impl Meta {
         name: &Name,
         skip_trash: bool,
     ) -> Result<u64> {
-        let (ino, attr) = self.lookup(caller, dir, name).await?;
-        if !attr.is_dir() {
-            self.unlink_with(caller, dir, name, skip_trash).await?;
-            return Ok(1);
-        }
-        self.remove_dir(caller, dir, name, ino, skip_trash).await
+        let progress = Progress::default();
+        let how = Removal { skip_trash, ..Removal::default() };
+        self.remove_tree_as(caller, (dir, name), how, &progress).await?;
+        Ok(progress.done())
     }
 
-    async fn remove_dir(
+    /// As [`Meta::remove_tree`]; entries are counted as they go. Of the trash, only what lies in it is
+    /// removed.
+    pub async fn remove_tree_as(
         &self,
         caller: &Caller,
-        dir: Ino,
-        name: &Name,
-        ino: Ino,
-        skip_trash: bool,
-    ) -> Result<u64> {
-        let mut removed = 0;
+        (dir, name): (Ino, &Name),
+        how: Removal,
+        progress: &Progress,
+    ) -> Result<()> {
+        let (ino, attr) = self.lookup(caller, dir, name).await?;
+        if ino.is_trash() && !caller.is_root() {
+            return Err(Error::NotPermitted);
+        }
+        if !attr.is_dir() {
+            self.unlink_with(caller, dir, name, how.skip_trash).await?;
+            progress.did(1);
+            return Ok(());
+        }
+        self.refuse_writes()?;
+        Remover::new(self, caller, how, progress).remove(dir, name, ino).await
+    }
+
+    /// Removes everything below a directory. Answers how many entries went.
+    pub(super) async fn empty(&self, caller: &Caller, dir: Ino, skip_trash: bool) -> Result<u64> {
+        let progress = Progress::default();
+        let how = Removal { skip_trash, ..Removal::default() };
+        Remover::new(self, caller, how, &progress).empty(dir).await?;
+        Ok(progress.done())
+    }
+}
+
+impl<'a> Remover<'a> {
+    fn new(meta: &'a Meta, caller: &'a Caller, how: Removal, progress: &'a Progress) -> Self {
+        let at_once = if how.at_once == 0 { AT_ONCE } else { how.at_once };
+        Self { meta, caller, skip_trash: how.skip_trash, crew: Crew::new(at_once, progress) }
+    }
+
+    /// A directory and all that is in it.
+    async fn remove(&self, dir: Ino, name: &Name, ino: Ino) -> Result<()> {
         loop {
-            removed += self.empty(caller, ino, skip_trash).await?;
-            match self.rmdir_with(caller, dir, name, skip_trash).await {
-                Ok(()) => return Ok(removed + 1),
+            self.empty(ino).await?;
+            if ino.is_trash() {
+                return Ok(());
+            }
+            self.crew.check()?;
+            match self.meta.rmdir_with(self.caller, dir, name, self.skip_trash).await {
+                Ok(()) => {
+                    self.crew.progress().did(1);
+                    return Ok(());
+                }
                 // Someone put something in meanwhile.
                 Err(Error::NotEmpty) => {}
                 Err(error) => return Err(error),
@@ -52,52 +105,41 @@ impl Meta {
         }
     }
 
-    /// Removes everything below a directory.
-    pub(super) fn empty<'a>(
-        &'a self,
-        caller: &'a Caller,
-        dir: Ino,
-        skip_trash: bool,
-    ) -> BoxFuture<'a, Result<u64>> {
+    /// Everything below a directory.
+    fn empty(&self, dir: Ino) -> BoxFuture<'_, Result<()>> {
         async move {
-            let mut removed = 0;
-            let mut listing = self.list(dir, false);
+            let mut listing = self.meta.list(dir, false);
             while let Some(page) = listing.next().await? {
                 let (dirs, others): (Vec<DirEntry>, Vec<DirEntry>) =
                     page.into_iter().partition(|entry| entry.kind == FileKind::Dir);
-                removed += self.unlink_all(caller, dir, others, skip_trash).await?;
-                let emptied = stream::iter(dirs).map(|entry| async move {
-                    match self.remove_dir(caller, dir, &entry.name, entry.ino, skip_trash).await {
-                        Err(Error::NotFound) => Ok(0),
-                        other => other,
-                    }
-                });
-                removed += emptied
-                    .buffer_unordered(AT_ONCE)
-                    .try_fold(0, |sum, count| async move { Ok(sum + count) })
-                    .await?;
+                self.unlink_all(dir, others).await?;
+                self.crew.run(dirs, |entry| self.remove_in(dir, entry).boxed()).await?;
             }
-            Ok(removed)
+            Ok(())
         }
         .boxed()
     }
 
-    async fn unlink_all(
-        &self,
-        caller: &Caller,
-        dir: Ino,
-        entries: Vec<DirEntry>,
-        skip_trash: bool,
-    ) -> Result<u64> {
-        let mut removed = 0;
+    /// A directory that a listing showed; it may be gone by now.
+    async fn remove_in(&self, dir: Ino, entry: DirEntry) -> Result<()> {
+        match self.remove(dir, &entry.name, entry.ino).await {
+            Err(Error::NotFound) => Ok(()),
+            other => other,
+        }
+    }
+
+    async fn unlink_all(&self, dir: Ino, entries: Vec<DirEntry>) -> Result<()> {
+        let meta = self.meta;
         let mut left: Vec<(Name, Ino)> = entries.into_iter().map(|e| (e.name, e.ino)).collect();
         while !left.is_empty() {
-            let batch = take_batch(&mut left, self.engine.traits().batch);
-            let hour = self.hour_for(dir, skip_trash).await?;
-            removed += self.run(&UnlinkMany { caller, dir, names: &batch, hour }).await?;
-            self.wait_for_collection().await;
+            self.crew.check()?;
+            let names = take_batch(&mut left, meta.engine.traits().batch);
+            let hour = meta.hour_for(dir, self.skip_trash).await?;
+            let op = UnlinkMany { caller: self.caller, dir, names: &names, hour };
+            self.crew.progress().did(meta.run(&op).await?);
+            meta.wait_for_collection().await;
         }
-        Ok(removed)
+        Ok(())
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::Meta;
 use super::walk::each_dir;
+use super::{Meta, Progress};
 use crate::error::{Error, Result};
 use crate::meta::Ino;
 use crate::meta::record::attr::align4k;
@@ -32,7 +32,7 @@ pub struct StatCheck {
 }
 
 impl Summary {
-    fn add(&mut self, kind: FileKind, length: u64) {
+    pub(super) fn add(&mut self, kind: FileKind, length: u64) {
         if kind == FileKind::Dir {
             self.dirs += 1;
         } else {
@@ -43,11 +43,19 @@ impl Summary {
         self.size += align4k(length).cast_unsigned();
     }
 
-    fn merge(&mut self, other: Self) {
+    pub(super) fn merge(&mut self, other: Self) {
         self.files += other.files;
         self.dirs += other.dirs;
         self.length += other.length;
         self.size += other.size;
+    }
+}
+
+impl Progress {
+    pub(super) fn summed(&self, part: Summary) {
+        self.did(part.files);
+        self.found(part.dirs);
+        self.saw(part.size);
     }
 }
 
@@ -57,17 +65,44 @@ impl Meta {
         self.sum_tree(self.real(ino), strict).await
     }
 
-    /// As [`Meta::summary`], by the node's own inode number.
-    pub(super) async fn sum_tree(&self, ino: Ino, strict: bool) -> Result<Summary> {
+    /// As [`Meta::summary`]; files, directories (as the total) and their bytes are counted as they are
+    /// found. Not `recursive`, what is in sub-directories is left out.
+    pub async fn summary_as(
+        &self,
+        ino: Ino,
+        recursive: bool,
+        strict: bool,
+        progress: &Progress,
+    ) -> Result<Summary> {
+        let ino = self.real(ino);
         let attr = self.attr_now(ino).await?.ok_or(Error::NotFound)?;
         let mut top = Summary::default();
         top.add(attr.kind, attr.length);
-        if !attr.is_dir() {
-            return Ok(top);
+        progress.summed(top);
+        if attr.is_dir() {
+            top.merge(self.sum_below(ino, recursive, strict, progress).await?);
         }
-        let sum = Mutex::new(top);
+        Ok(top)
+    }
+
+    /// As [`Meta::summary`], by the node's own inode number.
+    pub(super) async fn sum_tree(&self, ino: Ino, strict: bool) -> Result<Summary> {
+        let ino = if ino == Ino::ROOT { Ino::NONE } else { ino };
+        self.summary_as(ino, true, strict, &Progress::default()).await
+    }
+
+    /// What is below a directory, itself not included.
+    pub(super) async fn sum_below(
+        &self,
+        ino: Ino,
+        recursive: bool,
+        strict: bool,
+        progress: &Progress,
+    ) -> Result<Summary> {
+        let sum = Mutex::new(Summary::default());
         let by_stats = !strict && self.facts.setting().dir_stats;
         let visit = async |dir| {
+            progress.check()?;
             let summed =
                 if by_stats { self.sum_by_stat(dir).await } else { self.sum_by_entries(dir).await };
             let (part, dirs) = match summed {
@@ -75,8 +110,9 @@ impl Meta {
                 Err(Error::NotFound) if dir != ino => return Ok(Vec::new()),
                 other => other?,
             };
+            progress.summed(part);
             sum.lock().unwrap_or_else(PoisonError::into_inner).merge(part);
-            Ok(dirs)
+            Ok(if recursive { dirs } else { Vec::new() })
         };
         each_dir(vec![ino], visit).await?;
         Ok(sum.into_inner().unwrap_or_else(PoisonError::into_inner))

@@ -61,6 +61,23 @@ impl Meta {
         Ok(paths)
     }
 
+    /// Every path of a node as a caller sees it, from this client's root; none for each that lies
+    /// outside of it.
+    pub async fn shown_paths(&self, ino: Ino) -> Result<Vec<Option<String>>> {
+        let (ino, root) = (self.real(ino), self.facts.root());
+        if ino == root {
+            return Ok(vec![Some("/".to_owned())]);
+        }
+        let paths = self.paths(ino).await?;
+        if root == Ino::ROOT {
+            return Ok(paths.into_iter().map(Some).collect());
+        }
+        let root = self.dir_path(root).await?.ok_or(Error::NotFound)?;
+        let shown =
+            paths.iter().map(|path| path.strip_prefix(&root).filter(|rest| rest.starts_with('/')));
+        Ok(shown.map(|path| path.map(str::to_owned)).collect())
+    }
+
     /// The path of a directory; none if it is cut off from the root.
     async fn dir_path(&self, dir: Ino) -> Result<Option<String>> {
         let mut names = Vec::new();

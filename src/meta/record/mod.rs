@@ -10,7 +10,7 @@ pub mod compaction;
 pub mod counter;
 pub mod delayed;
 pub mod entry;
-mod go_json;
+pub mod go_json;
 pub mod lock;
 pub mod quota;
 pub mod secret;

@@ -63,7 +63,7 @@ impl Walk<'_> {
         };
         if meta.is_file() {
             let (size, modified) = (meta.len(), meta.modified()?);
-            self.found.push(Object { key: key.to_owned(), size, modified });
+            self.found.push(Object::new(key, size, modified));
         }
         Ok(())
     }

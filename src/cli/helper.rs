@@ -1,0 +1,192 @@
+//! `mount.juicefs`: what mount(8) calls for lines of /etc/fstab, with all options behind `-o`.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use clap::{Arg, Command};
+
+/// For other programs that read the same list.
+const FOREIGN: &[&str] = &[
+    "_netdev",
+    "auto",
+    "background",
+    "bg",
+    "defaults",
+    "group",
+    "noauto",
+    "nofail",
+    "nouser",
+    "owner",
+    "remount",
+    "rw",
+    "user",
+    "users",
+];
+
+/// Other names of options.
+const RENAMED: &[(&str, &str)] = &[
+    ("attrcacheto", "attr-cache"),
+    ("entrycacheto", "entry-cache"),
+    ("direntrycacheto", "dir-entry-cache"),
+];
+
+/// Whether the program goes by the name of the helper.
+pub fn is_helper(program: Option<&OsString>) -> bool {
+    let name = program.and_then(|program| Path::new(program).file_name());
+    name.is_some_and(|name| name == "mount.juicefs" || name == "mount.jfs")
+}
+
+/// What the helper is to do.
+pub enum Asked {
+    Mount(Vec<OsString>),
+    /// Everything but mounting.
+    Nothing,
+}
+
+/// `mount.juicefs SPEC DIR [-sfnv] [-N NS] [-t TYPE] [-o OPTIONS]` as words of `jfs-mount`.
+pub fn translate(cli: &Command, words: &[OsString]) -> anyhow::Result<Asked> {
+    let mut places = Vec::new();
+    let mut lists = Vec::new();
+    let (mut fake, mut verbose) = (false, false);
+    let mut rest = words.iter().skip(1);
+    while let Some(word) = rest.next() {
+        match word.to_str() {
+            Some("-o") => lists.push(rest.next().context("-o needs options")?),
+            Some("-t" | "-N") => drop(rest.next()),
+            Some(flags) if flags.starts_with('-') && flags.len() > 1 => {
+                if let Some(unknown) = flags[1..].chars().find(|flag| !"sfnv".contains(*flag)) {
+                    bail!("unknown option -{unknown}");
+                }
+                fake |= flags.contains('f');
+                verbose |= flags.contains('v');
+            }
+            _ => places.push(word.clone()),
+        }
+    }
+    if places.len() != 2 {
+        bail!("usage: mount.juicefs META-URL MOUNTPOINT [-o OPTIONS]");
+    }
+    if fake {
+        return Ok(Asked::Nothing);
+    }
+    let mut translated: Vec<OsString> = vec!["jfs-mount".into(), "mount".into(), "-d".into()];
+    translated.extend(verbose.then(|| "-v".into()));
+    let mut kernel: Vec<&str> = Vec::new();
+    for list in lists {
+        let list = list.to_str().context("-o: not UTF-8")?;
+        for option in list.split(',').map(str::trim).filter(|option| !option.is_empty()) {
+            match flag(cli, option)? {
+                Some(flag) => translated.push(flag.into()),
+                None if is_foreign(option) => {}
+                None => kernel.push(option),
+            }
+            // Both the client's word and FUSE's.
+            if option == "debug" {
+                kernel.push(option);
+            }
+        }
+    }
+    if !kernel.is_empty() {
+        translated.extend([OsStr::new("-o").to_owned(), kernel.join(",").into()]);
+    }
+    translated.extend(places);
+    Ok(Asked::Mount(translated))
+}
+
+/// The option of `jfs-mount mount` that an option of the list stands for.
+fn flag(cli: &Command, option: &str) -> anyhow::Result<Option<String>> {
+    let (name, value) = match option.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (option, None),
+    };
+    let renamed = RENAMED.iter().find(|(old, _)| *old == name);
+    let name = renamed.map_or(name, |(_, new)| new);
+    if is_foreign(name) {
+        return Ok(None);
+    }
+    let Some(known) = known(cli, name) else { return Ok(None) };
+    match value {
+        Some(value) => Ok(Some(format!("--{name}={value}"))),
+        None if known.get_action().takes_values() => bail!("-o {name} needs a value"),
+        None => Ok(Some(format!("--{name}"))),
+    }
+}
+
+fn known<'a>(cli: &'a Command, name: &str) -> Option<&'a Arg> {
+    let mount = cli.find_subcommand("mount")?;
+    cli.get_arguments().chain(mount.get_arguments()).find(|arg| {
+        arg.get_long() == Some(name)
+            || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
+    })
+}
+
+fn is_foreign(option: &str) -> bool {
+    let name = option.split_once('=').map_or(option, |(name, _)| name);
+    FOREIGN.contains(&name) || name.starts_with("x-") || name == "comment"
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    fn translated(words: &str) -> anyhow::Result<String> {
+        let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+        Ok(match translate(&Cli::command(), &words)? {
+            Asked::Nothing => String::new(),
+            Asked::Mount(words) => {
+                let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
+                words.join(" ")
+            }
+        })
+    }
+
+    #[test]
+    fn the_program_knows_its_other_names() {
+        for name in ["/sbin/mount.juicefs", "mount.jfs"] {
+            assert!(is_helper(Some(&name.into())), "{name}");
+        }
+        assert!(!is_helper(Some(&"/usr/bin/jfs-mount".into())) && !is_helper(None));
+    }
+
+    #[test]
+    fn options_of_the_list_become_options_of_the_command() {
+        let line = "/sbin/mount.juicefs redis://h/1 /mnt -o \
+                    rw,_netdev,nofail,x-systemd.automount,writeback,cache-size=1G,attrcacheto=2,\
+                    noatime,allow_other";
+        assert_eq!(
+            translated(line).unwrap(),
+            "jfs-mount mount -d --writeback --cache-size=1G --attr-cache=2 -o noatime,allow_other \
+             redis://h/1 /mnt"
+        );
+        assert_eq!(
+            translated("mount.juicefs u /m -n -s -v -t juicefs").unwrap(),
+            "jfs-mount mount -d -v u /m"
+        );
+        assert_eq!(
+            translated("mount.juicefs u /m -o debug").unwrap(),
+            "jfs-mount mount -d --debug -o debug u /m"
+        );
+    }
+
+    #[test]
+    fn a_fake_mount_mounts_nothing() {
+        assert_eq!(translated("mount.juicefs u /m -sfn").unwrap(), "");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (line, word) in [
+            ("mount.juicefs u /m -o cache-size", "cache-size"),
+            ("mount.juicefs u /m -x", "-x"),
+            ("mount.juicefs u", "MOUNTPOINT"),
+            ("mount.juicefs u /m -o", "-o"),
+        ] {
+            let error = translated(line).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}

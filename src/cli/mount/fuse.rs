@@ -1,0 +1,154 @@
+//! Options about how the mount looks to the kernel and to those who use it.
+
+use anyhow::{Context, bail};
+use clap::Args;
+
+use super::kernel::KernelOptions;
+use super::meta::MetaCacheArgs;
+use super::squash::{self, Said};
+use super::warnings::Warnings;
+use crate::cli::sizes::parse_plain_bytes;
+use crate::fuse::{MountOptions, Wishes};
+use crate::meta::record::Setting;
+use crate::vfs::{ContentOptions, VfsOptions};
+
+/// The kernel takes no less.
+const SMALLEST_IO: u64 = 4 << 10;
+/// The kernel takes no more.
+const LARGEST_IO: u64 = 1 << 20;
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "FUSE")]
+pub struct FuseArgs {
+    /// Serve extended attributes; a volume with ACLs always does
+    #[arg(long)]
+    pub enable_xattr: bool,
+    /// Serve the attribute security.capability
+    #[arg(long)]
+    pub enable_cap: bool,
+    /// Serve the attribute security.selinux
+    #[arg(long)]
+    pub enable_selinux: bool,
+    /// Serve the flags of files (chattr, lsattr)
+    #[arg(long)]
+    pub enable_ioctl: bool,
+    /// Who root becomes, UID[:GID]; nobody if it is left empty
+    #[arg(long, value_name = "UID[:GID]", value_parser = squash::parse)]
+    pub root_squash: Option<Said>,
+    /// Who everybody becomes, UID[:GID]; permissions are then checked here, not in the kernel
+    #[arg(long, value_name = "UID[:GID]", value_parser = squash::parse)]
+    pub all_squash: Option<Said>,
+    /// Let the names of the virtual files begin with `.jfs`
+    #[arg(long)]
+    pub prefix_internal: bool,
+    /// Leave the virtual files (.accesslog, .stats, ...) out of listings
+    #[arg(long)]
+    pub hide_internal: bool,
+    /// Check permissions here, not in the kernel
+    #[arg(long, hide = true)]
+    pub non_default_permission: bool,
+    /// Most bytes in one request of the kernel, in bytes unless it says otherwise
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_plain_bytes)]
+    pub max_fuse_io: u64,
+    /// Umask of new files in octal, in place of the caller's
+    #[arg(long, value_name = "MASK", value_parser = parse_umask)]
+    pub umask: Option<u16>,
+    /// Options of the mount, separated by commas: allow_other, ro, debug, writeback_cache, async_dio,
+    /// noatime, ...
+    #[arg(short, value_name = "OPTIONS", default_value = "", value_parser = KernelOptions::parse)]
+    pub options: KernelOptions,
+}
+
+impl FuseArgs {
+    pub fn check(&self, warnings: &mut Warnings) -> anyhow::Result<()> {
+        if self.root_squash.is_some() && self.all_squash.is_some() {
+            bail!("--root-squash and --all-squash exclude each other");
+        }
+        if self.options.default_permissions {
+            for (option, said) in [
+                ("--non-default-permission", self.non_default_permission),
+                ("--all-squash", self.all_squash.is_some()),
+            ] {
+                if said {
+                    bail!("-o default_permissions and {option} exclude each other");
+                }
+            }
+        }
+        if self.max_fuse_io != self.io() {
+            let io = self.io() >> 10;
+            warnings.say(format!("--max-fuse-io becomes {io}K: the kernel takes 4K to 1024K"));
+        }
+        for squash in [&self.root_squash, &self.all_squash].into_iter().flatten() {
+            squash.check(warnings);
+        }
+        self.options.check(warnings);
+        Ok(())
+    }
+
+    /// What the kernel is asked for.
+    pub fn wishes(&self, setting: &Setting) -> Wishes {
+        Wishes {
+            max_io: u32::try_from(self.io()).unwrap_or(u32::MAX),
+            writeback_cache: self.options.writeback_cache,
+            async_dio: self.options.async_dio,
+            posix_acl: setting.enable_acl,
+            ..Wishes::default()
+        }
+    }
+
+    /// How the volume is mounted.
+    pub fn mount(&self, setting: &Setting, read_only: bool, on_top: bool) -> MountOptions {
+        let defaults = MountOptions::new(&setting.name);
+        let io = u32::try_from(self.io()).unwrap_or(u32::MAX);
+        MountOptions {
+            source: self.options.source.clone().unwrap_or(defaults.source),
+            read_only,
+            default_permissions: !self.checks_permissions(),
+            allow_other: defaults.allow_other || self.options.allow_other,
+            max_read: self.options.max_read.map_or(io, |said| said.min(io)),
+            more: self.options.more.clone(),
+            way: None,
+            on_top,
+        }
+    }
+
+    /// What the file system does.
+    pub fn vfs(&self, cache: &MetaCacheArgs, max_readahead: Option<u64>) -> VfsOptions {
+        VfsOptions {
+            attr_lifetime: cache.attr_cache,
+            entry_lifetime: cache.entry_cache,
+            dir_entry_lifetime: cache.dir_entry_cache,
+            negative_lifetime: cache.negative_entry_cache,
+            readdir_cache: cache.readdir_cache,
+            hide_internal: self.hide_internal,
+            prefix_internal: self.prefix_internal,
+            root_squash: self.root_squash.as_ref().map(Said::squash),
+            all_squash: self.all_squash.as_ref().map(Said::squash),
+            umask: self.umask,
+            check_permissions: self.checks_permissions(),
+            xattr: self.enable_xattr,
+            capabilities: self.enable_cap,
+            selinux: self.enable_selinux,
+            ioctl: self.enable_ioctl,
+            writeback_cache: self.options.writeback_cache,
+            content: ContentOptions { max_readahead },
+        }
+    }
+
+    /// Whether the kernel does not.
+    pub fn checks_permissions(&self) -> bool {
+        self.non_default_permission || self.all_squash.is_some()
+    }
+
+    fn io(&self) -> u64 {
+        self.max_fuse_io.clamp(SMALLEST_IO, LARGEST_IO)
+    }
+}
+
+fn parse_umask(text: &str) -> anyhow::Result<u16> {
+    let mask = u16::from_str_radix(text, 8).context("not an octal number")?;
+    if mask > 0o777 {
+        bail!("not a umask: more than 0777");
+    }
+    Ok(mask)
+}

@@ -1,0 +1,215 @@
+//! From options to a mount, and to its end.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use prometheus::Registry;
+use tokio::net::TcpListener;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{info, warn};
+
+use super::places::{Address, Places};
+use super::stop::Signals;
+use super::{Mount, embedded, point, scrape, service, usage};
+use crate::chunk::{Budget, Cache};
+use crate::cli::exit::Exit;
+use crate::cli::launch::Caller;
+use crate::fuse::{End, Setup};
+use crate::meta::{Meta, Registration};
+use crate::object;
+use crate::volume::storage::{Overrides, spec};
+use crate::volume::{MountRequest, Mounted, VolumeOptions};
+
+/// A volume that is mounted, and what goes with it.
+struct Served {
+    mounted: Mounted,
+    cache: Option<Arc<Cache>>,
+    _scrapes: Option<AbortOnDropHandle<()>>,
+}
+
+/// Why a mount is over.
+enum Why {
+    Signal(&'static str),
+    Ended(End),
+    Lost(crate::Error),
+}
+
+impl Mount {
+    /// Mounts, tells `caller` if there is one, and serves until the mount is gone or a signal asks
+    /// for its end.
+    pub async fn run(self, caller: &mut Option<Caller>) -> anyhow::Result<()> {
+        self.warn()?;
+        let mut signals = Signals::listen()?;
+        let Places { meta, point } = Places::parse(&self.places)?;
+        let (address, note) = self.volume(meta).await?;
+        let place = point.clone();
+        tokio::task::spawn_blocking(move || point::prepare(&place)).await??;
+        let meta = self.connect(&address, &point).await?;
+        let served = tokio::select! {
+            served = self.start(&meta, &point) => served,
+            signal = signals.next() => Err(anyhow!("{signal} came before the volume was mounted")),
+        };
+        let served = match served {
+            Ok(served) => served,
+            Err(error) => {
+                // Its session is not to be left behind.
+                if let Err(error) = meta.close().await {
+                    warn!(%error, "closing metadata");
+                }
+                return Err(error);
+            }
+        };
+        let name = meta.facts().setting().name.clone();
+        let ready = format!("volume {name} is mounted at {}{note}", point.display());
+        info!("{ready}");
+        let told = self.tell(caller, &ready);
+        service::ready();
+        let why = match told {
+            Ok(()) => served.wait(&meta, &mut signals).await,
+            Err(error) => {
+                warn!("{error:#}");
+                Why::Signal("nobody")
+            }
+        };
+        served.end(why, &mut signals).await
+    }
+
+    /// Which volume it is; the embedded one is made if it is not there, and that is worth a note.
+    async fn volume(&self, said: Option<Address>) -> anyhow::Result<(Address, String)> {
+        if let Some(address) = said {
+            return Ok((address, String::new()));
+        }
+        let dir = embedded::folder(self.general.data_dir.as_deref())?;
+        let address = embedded::address(&dir)?;
+        let made = embedded::ensure(&dir, &address).await?;
+        let note = if made { "; new, in" } else { "; in" };
+        Ok((address, format!("{note} {}", dir.display())))
+    }
+
+    async fn connect(&self, address: &Address, point: &Path) -> anyhow::Result<Arc<Meta>> {
+        let point = point.to_string_lossy();
+        let (deletes, read_only) = (self.storage.max_deletes, self.is_read_only());
+        let options = self.meta.options(&self.meta_cache, &point, deletes, read_only);
+        info!("metadata is in {address}");
+        let meta = Meta::connect(address.expose(), options).await;
+        meta.with_context(|| format!("cannot open the volume at {address}"))
+    }
+
+    async fn start(&self, meta: &Arc<Meta>, point: &Path) -> anyhow::Result<Served> {
+        if let Some(subdir) = &self.meta.subdir {
+            let moved = meta.chroot(subdir).await;
+            moved.with_context(|| format!("--subdir {subdir}"))?;
+        }
+        let setting = meta.facts().setting();
+        let shown_point = point.to_string_lossy().into_owned();
+        let registry = self.metrics.registry(&shown_point, &setting.name)?;
+        usage::register(&registry)?;
+        let overrides = self.storage.overrides(&setting, Overrides::from_environment()?)?;
+        if self.storage.check_storage {
+            check_storage(meta, &overrides).await?;
+        }
+        let cache = match self.cache.cache(&self.storage)? {
+            Some(options) => Some(Cache::open(options).await?),
+            None => None,
+        };
+        let listener = self.listen().await;
+        meta.start(Registration::New).await.context("registering the mount")?;
+        let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let config = self.shown(meta, &shown_point, address.map(|address| address.to_string()))?;
+        let request = MountRequest {
+            point: point.to_owned(),
+            volume: VolumeOptions {
+                storage: overrides,
+                data: self.cache.data(&self.storage, self.is_read_only()),
+                budget: Budget::new(usize::try_from(self.cache.buffer())?),
+                cache: cache.clone(),
+                cache_share: None,
+                registry: registry.clone(),
+            },
+            vfs: self.fuse.vfs(&self.meta_cache, self.cache.max_readahead),
+            mount: self.fuse.mount(&setting, self.is_read_only(), self.general.force),
+            wishes: self.fuse.wishes(&setting),
+            setup: Setup::default(),
+            config,
+        };
+        let mounted = Mounted::start(Arc::clone(meta), request).await?;
+        let scrapes = listener.map(|listener| scrapes(listener, registry));
+        Ok(Served { mounted, cache, _scrapes: scrapes })
+    }
+
+    /// A mount without metrics is better than none.
+    async fn listen(&self) -> Option<TcpListener> {
+        let listener = match self.metrics.address() {
+            Ok((address, any_port)) => scrape::listen(address, any_port).await.map_err(Into::into),
+            Err(error) => Err(error),
+        };
+        listener.map_err(|error| warn!("no metrics are served: {error:#}")).ok()
+    }
+
+    /// In the foreground, the log has said it.
+    fn tell(&self, caller: &mut Option<Caller>, ready: &str) -> anyhow::Result<()> {
+        let Some(caller) = caller.take() else { return Ok(()) };
+        // Whatever lies there can be unmounted from now on.
+        std::env::set_current_dir("/").context("leaving the working directory")?;
+        caller.ready(ready)
+    }
+}
+
+impl Served {
+    async fn wait(&self, meta: &Meta, signals: &mut Signals) -> Why {
+        tokio::select! {
+            signal = signals.next() => Why::Signal(signal),
+            end = self.mounted.ended() => Why::Ended(end),
+            lost = meta.lost() => Why::Lost(lost),
+        }
+    }
+
+    /// Unmounts and stores what is dirty, unless a second signal says not to.
+    async fn end(self, why: Why, signals: &mut Signals) -> anyhow::Result<()> {
+        service::stopping();
+        match &why {
+            Why::Signal(name) => info!("{name}: unmounting"),
+            Why::Ended(End::Unmounted) => info!("unmounted"),
+            Why::Ended(end) => warn!("the mount is gone: {end:?}"),
+            Why::Lost(error) => warn!(%error, "the volume is not ours any more: unmounting"),
+        }
+        let closing = async {
+            let closed = self.mounted.close(false).await;
+            if let Some(cache) = self.cache {
+                cache.close().await;
+            }
+            closed
+        };
+        tokio::select! {
+            closed = closing => {
+                closed.context("not everything could be stored").map_err(|e| Exit::Unflushed.with(e))?;
+            }
+            signal = signals.next() => {
+                let error = anyhow!("{signal} again: ended before everything was stored");
+                return Err(Exit::Unflushed.with(error));
+            }
+        }
+        match why {
+            Why::Signal(_) | Why::Ended(End::Unmounted | End::Stopped) => Ok(()),
+            Why::Ended(End::Aborted) => {
+                Err(Exit::Cut.with(anyhow!("the connection to the kernel was cut")))
+            }
+            Why::Ended(End::Failed(errno)) => {
+                Err(Exit::Cut.with(anyhow!("the connection to the kernel failed: {errno}")))
+            }
+            Why::Lost(error) => Err(Exit::Lost.with(error.into())),
+        }
+    }
+}
+
+fn scrapes(listener: TcpListener, registry: Registry) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(scrape::serve(listener, registry)))
+}
+
+/// Finds out now what would fail later.
+async fn check_storage(meta: &Meta, overrides: &Overrides) -> anyhow::Result<()> {
+    let store = object::open(&spec(&meta.facts().setting(), overrides)?)?;
+    let tested = object::probe(store.as_ref(), 0, true).await;
+    tested.with_context(|| format!("storage {} does not work", store.place()))
+}

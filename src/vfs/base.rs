@@ -1,0 +1,121 @@
+//! The file system of a mount: names, open files and directories, and the virtual files, over
+//! metadata and content.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use super::content::Content;
+use super::handles::Handles;
+use super::identity::Identity;
+use super::internal::{AccessLog, Internal};
+use super::metrics::OpMetrics;
+use super::notices::Notices;
+use super::options::VfsOptions;
+use super::told::Told;
+use crate::error::Result;
+use crate::meta::record::Attr;
+use crate::meta::{Caller, Ino, Meta};
+
+/// A node, as somebody who asked for it sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    pub ino: Ino,
+    pub attr: Attr,
+}
+
+pub struct Vfs {
+    pub(super) meta: Arc<Meta>,
+    pub(super) content: Arc<Content>,
+    pub(super) options: VfsOptions,
+    pub(super) internal: Arc<Internal>,
+    pub(super) notices: Arc<Notices>,
+    pub(super) handles: Handles,
+    pub(super) told: Told,
+    /// Who holds ranges of which file locked: these go when the owner closes any handle of it.
+    pub(super) lockers: Mutex<HashSet<(Ino, u64)>>,
+    identity: Identity,
+    log: Arc<AccessLog>,
+    metrics: OpMetrics,
+}
+
+/// What a [`Vfs`] is made of.
+pub struct VfsParts {
+    pub meta: Arc<Meta>,
+    pub content: Arc<Content>,
+    pub internal: Arc<Internal>,
+    pub notices: Arc<Notices>,
+    pub log: Arc<AccessLog>,
+    pub metrics: OpMetrics,
+    pub options: VfsOptions,
+}
+
+impl Vfs {
+    pub fn new(parts: VfsParts) -> Arc<Self> {
+        let VfsParts { meta, content, internal, notices, log, metrics, options } = parts;
+        Arc::new(Self {
+            identity: Identity::new(&options),
+            handles: Handles::default(),
+            told: Told::default(),
+            lockers: Mutex::default(),
+            meta,
+            content,
+            internal,
+            notices,
+            log,
+            metrics,
+            options,
+        })
+    }
+
+    pub fn options(&self) -> &VfsOptions {
+        &self.options
+    }
+
+    /// Where to say what the kernel must not keep.
+    pub fn notices(&self) -> &Arc<Notices> {
+        &self.notices
+    }
+
+    pub fn log(&self) -> &Arc<AccessLog> {
+        &self.log
+    }
+
+    pub fn metrics(&self) -> &OpMetrics {
+        &self.metrics
+    }
+
+    /// Who asks, as the volume sees them.
+    pub fn caller(&self, uid: u32, gid: u32, pid: u32) -> Caller {
+        self.identity.caller(uid, gid, pid)
+    }
+
+    /// Whether the volume has POSIX ACLs.
+    pub fn has_acls(&self) -> bool {
+        self.meta.facts().setting().enable_acl
+    }
+
+    /// Flushes all that was written and gives back what is open. Nothing may be asked any more.
+    pub async fn close(&self) -> Result<()> {
+        let flushed = self.content.close().await;
+        for handle in self.handles.clear() {
+            if let super::handles::Handle::File(file) = &*handle {
+                self.meta.close_file(file.reader.ino()).await?;
+            }
+        }
+        flushed
+    }
+
+    /// How the kernel knows a node: the root of this client is always 1 to it.
+    pub(super) fn shown(&self, ino: Ino) -> Ino {
+        if ino == self.meta.facts().root() { Ino::ROOT } else { ino }
+    }
+
+    pub fn is_virtual(&self, ino: Ino) -> bool {
+        self.internal.attr(ino).is_some()
+    }
+
+    /// The umask that counts for a caller with this one.
+    pub(super) fn umask(&self, own: u16) -> u16 {
+        self.options.umask.unwrap_or(own)
+    }
+}

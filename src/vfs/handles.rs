@@ -1,0 +1,107 @@
+//! Handles: what the kernel holds open, by number.
+//!
+//! A number is only a way to find what is open quickly. One that is not known here, because another
+//! process gave it out, is opened again from its inode, so nothing that the kernel holds depends on
+//! the life of this process.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::dir::Dir;
+use super::internal::Virtual;
+use super::reader::Reader;
+use crate::meta::Ino;
+
+/// The number of a handle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fh(pub u64);
+
+pub enum Handle {
+    File(FileHandle),
+    Dir(Dir),
+    Virtual(Ino, Virtual),
+}
+
+/// An open file.
+pub struct FileHandle {
+    pub reader: Reader,
+    /// Opened for another process's number: what was locked through it is not known.
+    pub rebuilt: bool,
+    /// Who has locked ranges through it.
+    lockers: Mutex<HashSet<u64>>,
+}
+
+pub struct Handles {
+    next: AtomicU64,
+    open: Mutex<HashMap<Fh, Arc<Handle>>>,
+}
+
+impl FileHandle {
+    pub fn new(reader: Reader, rebuilt: bool) -> Self {
+        Self { reader, rebuilt, lockers: Mutex::default() }
+    }
+
+    pub fn lockers(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.lockers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Handle {
+    pub fn ino(&self) -> Ino {
+        match self {
+            Self::File(file) => file.reader.ino(),
+            Self::Dir(dir) => dir.ino(),
+            Self::Virtual(ino, _) => *ino,
+        }
+    }
+}
+
+impl Default for Handles {
+    /// Numbers begin at the time of day, so that those of an earlier process are never met again.
+    fn default() -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { next: AtomicU64::new((now.as_secs() & 0x7FFF_FFFF) << 32), open: Mutex::default() }
+    }
+}
+
+impl Handles {
+    pub fn add(&self, handle: Handle) -> Fh {
+        let fh = Fh(self.next.fetch_add(1, Ordering::Relaxed) + 1);
+        self.lock().insert(fh, Arc::new(handle));
+        fh
+    }
+
+    /// What is open by this number, if it is this inode.
+    pub fn find(&self, fh: Fh, ino: Ino) -> Option<Arc<Handle>> {
+        self.lock().get(&fh).filter(|handle| handle.ino() == ino).cloned()
+    }
+
+    /// Puts a handle where the kernel expects it. Whoever was first stays.
+    pub fn rebuild(&self, fh: Fh, handle: Handle) -> Arc<Handle> {
+        let mut open = self.lock();
+        let known = open.get(&fh).filter(|known| known.ino() == handle.ino());
+        if let Some(known) = known {
+            return Arc::clone(known);
+        }
+        let handle = Arc::new(handle);
+        open.insert(fh, Arc::clone(&handle));
+        handle
+    }
+
+    pub fn remove(&self, fh: Fh, ino: Ino) -> Option<Arc<Handle>> {
+        let mut open = self.lock();
+        open.get(&fh).filter(|handle| handle.ino() == ino)?;
+        open.remove(&fh)
+    }
+
+    /// Takes all that is open.
+    pub fn clear(&self) -> Vec<Arc<Handle>> {
+        self.lock().drain().map(|(_, handle)| handle).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Fh, Arc<Handle>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

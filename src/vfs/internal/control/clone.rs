@@ -1,0 +1,44 @@
+//! Cloning a tree by request.
+
+use tracing::{info, warn};
+
+use super::answer::Answer;
+use super::request::Clone;
+use crate::error::{Error, Result};
+use crate::meta::client::Progress;
+use crate::meta::op::clone::CloneMode;
+use crate::meta::{Caller, Name};
+use crate::vfs::internal::Work;
+
+impl Work {
+    pub async fn clone_tree(&self, caller: &Caller, ask: Clone, answer: Answer) {
+        let progress = Progress::default();
+        let work = self.make_clone(caller, &ask, &progress);
+        let shown = |progress: &Progress| (progress.done(), progress.total());
+        let outcome = answer.watch(&progress, shown, work).await;
+        let (src, dir, name) = (ask.src.0, ask.dst_dir.0, String::from_utf8_lossy(&ask.name));
+        match &outcome {
+            Ok(()) => info!(src, dir, %name, uid = caller.uid, "cloned a tree"),
+            Err(error) => warn!(src, dir, %name, uid = caller.uid, %error, "cannot clone a tree"),
+        }
+        // The kernel may remember that there was no such name.
+        self.notices.entry_gone(ask.dst_dir, &ask.name);
+        self.notices.attr_changed(ask.dst_dir);
+        answer.end(outcome);
+    }
+
+    async fn make_clone(&self, caller: &Caller, ask: &Clone, progress: &Progress) -> Result<()> {
+        if ask.src_dir.is_trash() {
+            return Err(Error::NotPermitted);
+        }
+        if ask.name.is_empty() {
+            return Err(Error::NotFound);
+        }
+        let name = Name::new(&ask.name)?;
+        // What a clone shares with its source is what is stored.
+        self.content.flush(ask.src).await?;
+        let mode = CloneMode { preserve: ask.preserve, umask: ask.umask };
+        let how = (mode, ask.threads.into());
+        self.meta.clone_tree(caller, ask.src, (ask.dst_dir, &name), how, progress).await.map(drop)
+    }
+}

@@ -1,0 +1,22 @@
+//! Compacting a tree by request.
+
+use tracing::{info, warn};
+
+use super::answer::Answer;
+use crate::meta::Ino;
+use crate::meta::client::Progress;
+use crate::vfs::internal::Work;
+
+impl Work {
+    pub async fn compact(&self, ino: Ino, threads: u16, answer: Answer) {
+        let progress = Progress::default();
+        let work = self.meta.compact_tree(ino, threads.into(), &progress);
+        let shown = |progress: &Progress| (progress.total(), progress.done());
+        let outcome = answer.watch(&progress, shown, work).await;
+        match &outcome {
+            Ok(()) => info!(ino = ino.0, chunks = progress.done(), "compacted a tree"),
+            Err(error) => warn!(ino = ino.0, %error, "cannot compact all of a tree"),
+        }
+        answer.end(outcome);
+    }
+}

@@ -1,0 +1,80 @@
+//! A conversation: one handle of `.control`, what is asked through it, and its end.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use nix::errno::Errno;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::answer::{Answer, errno_byte, lock};
+use super::request::Ask;
+use super::transcript::{Heard, Transcript};
+use crate::error::Result;
+use crate::meta::Caller;
+use crate::vfs::internal::Work;
+
+pub struct Conversation {
+    work: Arc<Work>,
+    caller: Caller,
+    transcript: Arc<Mutex<Transcript>>,
+    /// Ends what was asked for since the last flush.
+    cancel: Mutex<CancellationToken>,
+}
+
+impl Conversation {
+    pub fn new(work: Arc<Work>, caller: Caller) -> Self {
+        // Names and directories that a request speaks of have not been through the kernel.
+        let caller = Caller { check: true, ..caller };
+        let cancel = Mutex::new(work.stop.child_token());
+        Self { work, caller, transcript: Arc::default(), cancel }
+    }
+
+    pub fn write(&self, bytes: &[u8]) -> Result<()> {
+        let mut transcript = lock(&self.transcript);
+        match transcript.hear(bytes)? {
+            Heard::Part => {}
+            Heard::Broken => transcript.say(&[errno_byte(Errno::EIO)]),
+            Heard::Whole(request) => match Ask::parse(request.op, request.body) {
+                Ok(ask) => self.answer(ask),
+                Err(error) => {
+                    warn!(op = request.op, "a request to .control is not understood");
+                    transcript.say(&[errno_byte(error.errno())]);
+                }
+            },
+        }
+        Ok(())
+    }
+
+    pub fn read(&self, off: u64, len: usize) -> Result<Bytes> {
+        lock(&self.transcript).read(off, len)
+    }
+
+    /// Gives up what is under way. What is asked for later is done.
+    pub fn cancel(&self) {
+        let next = self.work.stop.child_token();
+        std::mem::replace(&mut *lock(&self.cancel), next).cancel();
+    }
+
+    fn answer(&self, ask: Ask) {
+        let answer = Answer::new(Arc::clone(&self.transcript), lock(&self.cancel).clone());
+        let (work, caller) = (Arc::clone(&self.work), self.caller.clone());
+        self.work.runtime.spawn(async move {
+            match ask {
+                Ask::Remove(ask) => work.remove(&caller, ask, answer).await,
+                Ask::LegacyInfo(ask) => work.legacy_info(ask, answer).await,
+                Ask::Fill(ask) => work.fill(caller, ask, answer).await,
+                Ask::Info(ask) => work.info(ask, answer).await,
+                Ask::Clone(ask) => work.clone_tree(&caller, ask, answer).await,
+                Ask::Summary(ask) => work.summary(ask, answer).await,
+                Ask::Compact { ino, threads } => work.compact(ino, threads, answer).await,
+            }
+        });
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        lock(&self.cancel).cancel();
+    }
+}

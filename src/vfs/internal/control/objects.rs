@@ -1,0 +1,82 @@
+//! What a file is made of: its slices, and the objects that hold them.
+
+use crate::chunk::Layout;
+use crate::error::Result;
+use crate::meta::record::Slice;
+use crate::meta::{Ino, Meta};
+use crate::slice::SliceSize;
+
+/// A part of an object, or of a hole, whose key is empty.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ObjectPart {
+    pub key: String,
+    pub size: u32,
+    pub off: u32,
+    pub len: u32,
+}
+
+/// The visible fragments of a file, with the numbers of their chunks.
+pub async fn fragments(meta: &Meta, ino: Ino, length: u64) -> Result<Vec<(u64, Slice)>> {
+    let mut fragments = Vec::new();
+    for index in meta.chunk_indexes(ino, length).await? {
+        let view = meta.read(ino, index).await?;
+        fragments.extend(view.iter().map(|slice| (u64::from(index), *slice)));
+    }
+    Ok(fragments)
+}
+
+/// The parts of objects that hold a fragment; the keys begin with the volume's name. None for a
+/// fragment that is not within its slice.
+pub fn parts(layout: Layout, volume: &str, fragment: &Slice) -> Vec<ObjectPart> {
+    let Slice { id, size, off, len, .. } = *fragment;
+    if id.is_hole() {
+        return vec![ObjectPart { key: String::new(), size, off, len }];
+    }
+    let Some(end) = off.checked_add(len).filter(|end| *end <= size) else { return Vec::new() };
+    let pieces = layout.pieces(SliceSize { id, size }, off..end);
+    let part = |(block, range): (crate::chunk::BlockKey, std::ops::Range<u32>)| ObjectPart {
+        key: format!("{volume}/{}", layout.key(block)),
+        size: block.size,
+        off: range.start,
+        len: range.end - range.start,
+    };
+    pieces.map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slice::SliceId;
+
+    const LAYOUT: Layout = Layout { block_size: 1000, hash_prefix: false };
+
+    fn fragment(id: u64, size: u32, off: u32, len: u32) -> Slice {
+        Slice { pos: 0, id: SliceId(id), size, off, len }
+    }
+
+    fn part(key: &str, size: u32, off: u32, len: u32) -> ObjectPart {
+        ObjectPart { key: key.to_owned(), size, off, len }
+    }
+
+    #[test]
+    fn a_fragment_lies_in_the_objects_that_it_touches() {
+        let parts = parts(LAYOUT, "vol", &fragment(1234, 2500, 900, 1500));
+        let expected = [
+            part("vol/chunks/0/1/1234_0_1000", 1000, 900, 100),
+            part("vol/chunks/0/1/1234_1_1000", 1000, 0, 1000),
+            part("vol/chunks/0/1/1234_2_500", 500, 0, 400),
+        ];
+        assert_eq!(parts, expected);
+    }
+
+    #[test]
+    fn a_hole_has_no_object() {
+        assert_eq!(parts(LAYOUT, "vol", &fragment(0, 0, 0, 70)), [part("", 0, 0, 70)]);
+    }
+
+    #[test]
+    fn a_fragment_beyond_its_slice_has_none() {
+        assert_eq!(parts(LAYOUT, "vol", &fragment(1, 100, 90, 20)), []);
+        assert_eq!(parts(LAYOUT, "vol", &fragment(1, 100, u32::MAX, 20)), []);
+    }
+}

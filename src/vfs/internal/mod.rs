@@ -1,0 +1,143 @@
+//! The virtual files of a mount: what they are called, and what is in them.
+//!
+//! `.config` and `.stats` are texts, `.accesslog` is what everyone does, `.control` is a
+//! conversation: requests are written to it and their answers read from it. The formats are those
+//! of JuiceFS, whose tools read and write them.
+
+mod access_log;
+mod config;
+mod control;
+mod nodes;
+mod stats;
+mod virtual_file;
+
+use std::sync::Arc;
+
+use nix::fcntl::OFlag;
+use prometheus::Registry;
+use serde_json::Value;
+use tokio::runtime::Handle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub use access_log::AccessLog;
+pub use virtual_file::Virtual;
+
+use super::Content;
+use super::notices::Notices;
+use crate::chunk::Store;
+use crate::error::{Error, Result};
+use crate::meta::op::open::writes;
+use crate::meta::record::Attr;
+use crate::meta::{Caller, Ino, Meta, Name};
+use control::Conversation;
+use nodes::{Node, Nodes};
+
+/// What the virtual files are made of.
+pub struct Parts {
+    pub meta: Arc<Meta>,
+    pub content: Arc<Content>,
+    pub store: Arc<Store>,
+    /// What `.stats` shows.
+    pub registry: Registry,
+    /// What `.config` shows; its `Format` is exchanged for the setting of the moment.
+    pub config: Value,
+    /// What `.accesslog` shows.
+    pub log: Arc<AccessLog>,
+    /// Every name begins with `.jfs`.
+    pub prefix: bool,
+    pub notices: Arc<Notices>,
+}
+
+/// The virtual files of one mount.
+pub struct Internal {
+    nodes: Nodes,
+    work: Arc<Work>,
+    registry: Registry,
+    config: Value,
+    log: Arc<AccessLog>,
+    /// Ends work that goes on in the background, with the mount.
+    _stop: DropGuard,
+}
+
+/// What requests of `.control` work on.
+struct Work {
+    meta: Arc<Meta>,
+    content: Arc<Content>,
+    store: Arc<Store>,
+    notices: Arc<Notices>,
+    runtime: Handle,
+    stop: CancellationToken,
+}
+
+impl Internal {
+    /// Must be called within the runtime that is to do the work.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let Parts { meta, content, store, registry, config, log, prefix, notices } = parts;
+        let stop = CancellationToken::new();
+        let runtime = Handle::current();
+        let work = Work { meta, content, store, notices, runtime, stop: stop.clone() };
+        let internal = Self {
+            nodes: Nodes::new(prefix),
+            work: Arc::new(work),
+            registry,
+            config,
+            log,
+            _stop: stop.drop_guard(),
+        };
+        Arc::new(internal)
+    }
+
+    /// The virtual file of that name, in a directory as the kernel numbers it. `.control` is in every
+    /// directory.
+    pub fn find(&self, dir: Ino, name: &[u8]) -> Option<(Ino, Attr)> {
+        let node = self.nodes.named(name)?;
+        (dir == Ino::ROOT || node == Node::Control).then(|| (node.ino(), self.attr_of(node)))
+    }
+
+    /// None if it is not the number of a virtual file.
+    pub fn attr(&self, ino: Ino) -> Option<Attr> {
+        Node::numbered(ino).map(|node| self.attr_of(node))
+    }
+
+    /// Whether the name can't be made, removed or renamed. The trash is among them, where it shows.
+    pub fn is_reserved(&self, dir: Ino, name: &[u8]) -> bool {
+        let is_trash = || self.trash_name().is_some_and(|trash| trash.as_bytes() == name);
+        dir == Ino::ROOT && (self.nodes.named(name).is_some() || is_trash())
+    }
+
+    /// What a listing of the root shows first, without the trash. `.control` is not among them.
+    pub fn listed(&self) -> Vec<(Name, Ino, Attr)> {
+        let listed = [Node::AccessLog, Node::Stats, Node::Config];
+        listed.map(|node| (self.nodes.name(node), node.ino(), self.attr_of(node))).into()
+    }
+
+    /// What the trash is called in the root; none if this client's root is not the volume's.
+    pub fn trash_name(&self) -> Option<Name> {
+        (self.work.meta.facts().root() == Ino::ROOT).then(|| self.nodes.trash_name())
+    }
+
+    /// Opens a virtual file. What it does for the caller, it does with the caller's rights.
+    pub fn open(self: &Arc<Self>, caller: &Caller, ino: Ino, flags: OFlag) -> Result<Virtual> {
+        let node = Node::numbered(ino).ok_or(Error::NotFound)?;
+        if node != Node::Control && writes(flags) {
+            return Err(Error::AccessDenied);
+        }
+        Ok(match node {
+            Node::AccessLog => Virtual::log(self.log.open()),
+            Node::Control => {
+                Virtual::control(Conversation::new(Arc::clone(&self.work), caller.clone()))
+            }
+            Node::Stats => Virtual::text(stats::render(&self.registry.gather())),
+            Node::Config => Virtual::text(self.config_text()),
+        })
+    }
+
+    fn attr_of(&self, node: Node) -> Attr {
+        let length = if node == Node::Config { self.config_text().len() } else { 0 };
+        self.nodes.attr(node, length as u64)
+    }
+
+    fn config_text(&self) -> Vec<u8> {
+        config::render(&self.config, &self.work.meta.facts().setting())
+    }
+}

@@ -1,0 +1,292 @@
+//! What is counted of a mount's operations, under the names that JuiceFS gave.
+//!
+//! Counting costs a few atomic additions: no lock, no allocation.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{Counter, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::{
+    Histogram, HistogramOpts, IntGauge, Registry, exponential_buckets, linear_buckets,
+};
+
+use crate::error::{Error, Result};
+
+/// Every operation that is counted by its name, sorted.
+const METHODS: [&str; 42] = [
+    "access",
+    "chflags",
+    "copy_file_range",
+    "create",
+    "fallocate",
+    "flock",
+    "flush",
+    "forget",
+    "fsync",
+    "fsyncdir",
+    "getattr",
+    "getlk",
+    "getxattr",
+    "ioctl",
+    "link",
+    "listxattr",
+    "lookup",
+    "lseek",
+    "mkdir",
+    "mknod",
+    "open",
+    "opendir",
+    "poll",
+    "read",
+    "readdir",
+    "readdirplus",
+    "readlink",
+    "release",
+    "releasedir",
+    "removexattr",
+    "rename",
+    "resolve",
+    "rmdir",
+    "setattr",
+    "setlk",
+    "setxattr",
+    "statfs",
+    "statx",
+    "symlink",
+    "truncate",
+    "unlink",
+    "write",
+];
+/// What all others count as.
+const OTHER: &str = "other";
+/// Linux has no errno above this.
+const ERRNOS: usize = 134;
+
+/// The counters of one mount.
+pub struct OpMetrics {
+    tally: Arc<Tally>,
+    durations: Histogram,
+    read: Histogram,
+    written: Histogram,
+    handles: IntGauge,
+}
+
+/// Counts by method and by errno.
+struct Tally {
+    methods: [Cell; METHODS.len()],
+    other: Cell,
+    errors: [AtomicU64; ERRNOS],
+}
+
+#[derive(Default)]
+struct Cell {
+    count: AtomicU64,
+    nanos: AtomicU64,
+}
+
+impl OpMetrics {
+    /// New counters, to be seen in `registry`.
+    pub fn register(registry: &Registry) -> Result<Self> {
+        Self::build(registry).map_err(|error| Error::BadInput(format!("metrics: {error}")))
+    }
+
+    /// An operation has ended.
+    pub fn done(&self, method: &'static str, took: Duration) {
+        let cell = self.tally.cell(method);
+        cell.count.fetch_add(1, Ordering::Relaxed);
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        cell.nanos.fetch_add(nanos, Ordering::Relaxed);
+        self.durations.observe(took.as_secs_f64());
+    }
+
+    /// It was answered with an errno.
+    pub fn io_error(&self, errno: Errno) {
+        if let Some(count) =
+            usize::try_from(errno as i32).ok().and_then(|n| self.tally.errors.get(n))
+        {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub fn read(&self, bytes: usize) {
+        self.read.observe(bytes as f64);
+    }
+
+    pub fn wrote(&self, bytes: usize) {
+        self.written.observe(bytes as f64);
+    }
+
+    /// A file or directory was opened.
+    pub fn opened(&self) {
+        self.handles.inc();
+    }
+
+    pub fn closed(&self) {
+        self.handles.dec();
+    }
+
+    fn build(registry: &Registry) -> prometheus::Result<Self> {
+        let durations = HistogramOpts::new(
+            "fuse_ops_durations_histogram_seconds",
+            "Seconds that operations took",
+        );
+        let read = HistogramOpts::new("fuse_read_size_bytes", "Bytes that a read answered");
+        let written = HistogramOpts::new("fuse_written_size_bytes", "Bytes that a write brought");
+        let sizes = linear_buckets(4096.0, 4096.0, 32)?;
+        let metrics = Self {
+            tally: Arc::new(Tally::default()),
+            durations: Histogram::with_opts(
+                durations.buckets(exponential_buckets(0.000_01, 1.8, 29)?),
+            )?,
+            read: Histogram::with_opts(read.buckets(sizes.clone()))?,
+            written: Histogram::with_opts(written.buckets(sizes))?,
+            handles: IntGauge::new("fuse_open_handlers", "Open files and directories")?,
+        };
+        let all: [Box<dyn Collector>; 5] = [
+            Box::new(Tallies::new(Arc::clone(&metrics.tally))?),
+            Box::new(metrics.durations.clone()),
+            Box::new(metrics.read.clone()),
+            Box::new(metrics.written.clone()),
+            Box::new(metrics.handles.clone()),
+        ];
+        all.into_iter().try_for_each(|one| registry.register(one))?;
+        Ok(metrics)
+    }
+}
+
+impl Tally {
+    fn cell(&self, method: &str) -> &Cell {
+        METHODS.binary_search(&method).map_or(&self.other, |at| &self.methods[at])
+    }
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            methods: std::array::from_fn(|_| Cell::default()),
+            other: Cell::default(),
+            errors: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+}
+
+/// The tally as a registry asks for it.
+struct Tallies {
+    tally: Arc<Tally>,
+    total: Desc,
+    seconds: Desc,
+    errors: Desc,
+}
+
+impl Tallies {
+    fn new(tally: Arc<Tally>) -> prometheus::Result<Self> {
+        let desc = |name: &str, help: &str, label: &str| {
+            Desc::new(name.to_owned(), help.to_owned(), vec![label.to_owned()], HashMap::new())
+        };
+        Ok(Self {
+            tally,
+            total: desc("fuse_ops_total", "Operations", "method")?,
+            seconds: desc("fuse_ops_durations_seconds", "Seconds of operations", "method")?,
+            errors: desc("fuse_ops_io_errors", "Operations that failed", "errno")?,
+        })
+    }
+
+    /// The methods that were called.
+    fn called(&self) -> impl Iterator<Item = (&'static str, u64, f64)> {
+        let others = [(&OTHER, &self.tally.other)];
+        METHODS.iter().zip(&self.tally.methods).chain(others).filter_map(|(name, cell)| {
+            let count = cell.count.load(Ordering::Relaxed);
+            let seconds = Duration::from_nanos(cell.nanos.load(Ordering::Relaxed)).as_secs_f64();
+            (count > 0).then(|| (*name, count, seconds))
+        })
+    }
+
+    fn failed(&self) -> impl Iterator<Item = (String, f64)> {
+        self.tally.errors.iter().zip(0..).filter_map(|(count, number)| {
+            let count = count.load(Ordering::Relaxed);
+            (count > 0).then(|| (format!("{:?}", Errno::from_raw(number)), count as f64))
+        })
+    }
+}
+
+impl Collector for Tallies {
+    fn desc(&self) -> Vec<&Desc> {
+        vec![&self.total, &self.seconds, &self.errors]
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let called: Vec<_> = self.called().collect();
+        let total = called.iter().map(|(name, count, _)| labelled("method", name, *count as f64));
+        let seconds = called.iter().map(|(name, _, seconds)| labelled("method", name, *seconds));
+        let errors = self.failed().map(|(name, count)| labelled("errno", &name, count));
+        vec![
+            family(&self.total, total.collect()),
+            family(&self.seconds, seconds.collect()),
+            family(&self.errors, errors.collect()),
+        ]
+    }
+}
+
+fn labelled(label: &str, value: &str, count: f64) -> Metric {
+    let mut pair = LabelPair::default();
+    pair.set_name(label.to_owned());
+    pair.set_value(value.to_owned());
+    let mut counter = Counter::default();
+    counter.set_value(count);
+    let mut metric = Metric::default();
+    metric.set_label(vec![pair]);
+    metric.set_counter(counter);
+    metric
+}
+
+fn family(desc: &Desc, metrics: Vec<Metric>) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(desc.fq_name.clone());
+    family.set_help(desc.help.clone());
+    family.set_field_type(MetricType::COUNTER);
+    family.set_metric(metrics);
+    family
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::TextEncoder;
+
+    use super::*;
+
+    #[test]
+    fn methods_are_sorted() {
+        assert!(METHODS.is_sorted());
+    }
+
+    #[test]
+    fn a_registry_shows_what_was_done() {
+        let registry = Registry::new_custom(Some("juicefs".to_owned()), None).unwrap();
+        let metrics = OpMetrics::register(&registry).unwrap();
+        metrics.done("lookup", Duration::from_millis(250));
+        metrics.done("lookup", Duration::from_millis(250));
+        metrics.done("unheard_of", Duration::ZERO);
+        metrics.io_error(Errno::ENOENT);
+        metrics.read(100);
+        metrics.wrote(5000);
+        metrics.opened();
+
+        let shown = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+        for line in [
+            r#"juicefs_fuse_ops_total{method="lookup"} 2"#,
+            r#"juicefs_fuse_ops_total{method="other"} 1"#,
+            r#"juicefs_fuse_ops_durations_seconds{method="lookup"} 0.5"#,
+            r#"juicefs_fuse_ops_io_errors{errno="ENOENT"} 1"#,
+            "juicefs_fuse_ops_durations_histogram_seconds_count 3",
+            "juicefs_fuse_read_size_bytes_sum 100",
+            "juicefs_fuse_written_size_bytes_sum 5000",
+            "juicefs_fuse_open_handlers 1",
+        ] {
+            assert!(shown.lines().any(|shown| shown == line), "{line}\n{shown}");
+        }
+    }
+}

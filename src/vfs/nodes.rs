@@ -1,0 +1,115 @@
+//! Nodes: attributes, flags, access, and the space that is left.
+
+use super::base::{Node, Vfs};
+use super::handles::Fh;
+use crate::error::{Error, Result};
+use crate::meta::op::setattr::AttrSet;
+use crate::meta::record::attr::flag;
+use crate::meta::record::{AclKind, Attr};
+use crate::meta::{Caller, Ino, StatFs};
+
+/// What setattr is to change; the length goes its own way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeChange {
+    pub set: AttrSet,
+    pub length: Option<u64>,
+    /// The open file that it was asked through.
+    pub fh: Option<Fh>,
+}
+
+/// The flags of chattr(1) that a file can have.
+const FLAGS: [(u32, u8); 3] = [
+    // `s`: removed for good, without the trash.
+    (0x01, flag::SKIP_TRASH),
+    (0x10, flag::IMMUTABLE),
+    (0x20, flag::APPEND),
+];
+
+impl Vfs {
+    pub async fn getattr(&self, ino: Ino) -> Result<Attr> {
+        match self.internal.attr(ino) {
+            Some(attr) => Ok(attr),
+            None => self.content.attr(ino).await,
+        }
+    }
+
+    /// Attrs of many nodes, with what is not stored yet; none for one that is missing.
+    pub async fn attrs(&self, inos: &[Ino]) -> Result<Vec<Option<Attr>>> {
+        let virtual_attr = |ino: &Ino| self.internal.attr(*ino);
+        let stored: Vec<Ino> =
+            inos.iter().copied().filter(|ino| virtual_attr(ino).is_none()).collect();
+        let mut read = self.content.attrs(&stored).await?.into_iter();
+        let attr = |ino: &Ino| virtual_attr(ino).or_else(|| read.next().flatten());
+        Ok(inos.iter().map(attr).collect())
+    }
+
+    pub async fn setattr(&self, caller: &Caller, ino: Ino, change: NodeChange) -> Result<Attr> {
+        if let Some(attr) = self.internal.attr(ino) {
+            // Who truncates a virtual file wants to write to it, and may.
+            let only_length = change.set == AttrSet::default();
+            return if only_length { Ok(attr) } else { Err(Error::NotPermitted) };
+        }
+        let mut attr = None;
+        if let Some(length) = change.length {
+            let by_handle = change.fh.is_some_and(|fh| self.handles.find(fh, ino).is_some());
+            attr = Some(self.content.truncate(caller, ino, length, by_handle).await?);
+        }
+        match attr {
+            Some(attr) if change.set == AttrSet::default() => Ok(attr),
+            _ => self.content.setattr(caller, ino, change.set).await,
+        }
+    }
+
+    /// Whether the caller may do all of `mask`, as in access(2).
+    pub async fn access(&self, caller: &Caller, ino: Ino, mask: u16) -> Result<()> {
+        let attr = self.getattr(ino).await?;
+        if caller.is_root() {
+            let runs = attr.is_dir() || attr.mode & 0o111 != 0;
+            return if mask & 1 == 0 || runs { Ok(()) } else { Err(Error::AccessDenied) };
+        }
+        let allowed = if attr.access_acl != 0 && attr.mode & 0o070 != 0 {
+            let rule = self.meta.facl(ino, AclKind::Access).await?;
+            rule.permits(caller.uid, |gid| caller.in_group(gid), &attr, mask)
+        } else {
+            let class = match () {
+                () if caller.uid == attr.uid => 6,
+                () if caller.in_group(attr.gid) => 3,
+                () => 0,
+            };
+            attr.mode >> class & mask == mask
+        };
+        if allowed { Ok(()) } else { Err(Error::AccessDenied) }
+    }
+
+    /// The flags of a node, as chattr(1) knows them.
+    pub async fn flags(&self, ino: Ino) -> Result<u32> {
+        let attr = self.getattr(ino).await?;
+        let set = FLAGS.iter().filter(|(_, bit)| attr.has_flag(*bit));
+        Ok(set.map(|(shown, _)| shown).sum())
+    }
+
+    pub async fn set_flags(&self, caller: &Caller, ino: Ino, flags: u32) -> Result<()> {
+        if self.internal.attr(ino).is_some() {
+            return Err(Error::NotPermitted);
+        }
+        let known: u32 = FLAGS.iter().map(|(shown, _)| shown).sum();
+        if flags & !known != 0 {
+            return Err(Error::NotSupported);
+        }
+        let bits = FLAGS.iter().filter(|(shown, _)| flags & shown != 0).map(|(_, bit)| bit).sum();
+        let set = AttrSet { flags: Some(bits), ..AttrSet::default() };
+        self.content.setattr(caller, ino, set).await.map(drop)
+    }
+
+    pub async fn statfs(&self, ino: Ino) -> Result<StatFs> {
+        let ino = if self.internal.attr(ino).is_some() { Ino::ROOT } else { ino };
+        self.meta.statfs(ino).await
+    }
+
+    /// Takes note that the kernel is being told of a node.
+    pub fn tell(&self, node: &Node) {
+        if node.attr.is_file() {
+            self.told.tell(node.ino, &node.attr);
+        }
+    }
+}

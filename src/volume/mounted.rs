@@ -1,0 +1,151 @@
+//! A volume that is mounted: everything between the kernel and the stores, from its beginning to
+//! its end.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::runtime::Handle;
+use tracing::{debug, warn};
+
+use super::{Volume, VolumeOptions};
+use crate::error::{Error, Result};
+use crate::fuse::{End, Mount, MountOptions, Served, Session, Setup, Unmount, Wishes};
+use crate::meta::Meta;
+use crate::vfs::internal::Parts;
+use crate::vfs::{AccessLog, Content, Internal, Notices, OpMetrics, Vfs, VfsOptions, VfsParts};
+
+/// How long the end of a mount waits for what is in flight. Longer than a store that answers at all
+/// needs; one that hangs must not keep the process for ever.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What is to be mounted, where and how.
+pub struct MountRequest {
+    pub point: PathBuf,
+    pub volume: VolumeOptions,
+    pub vfs: VfsOptions,
+    pub mount: MountOptions,
+    pub wishes: Wishes,
+    pub setup: Setup,
+    /// What `.config` shows.
+    pub config: Value,
+}
+
+/// A mounted volume. [`Mounted::close`] ends it in good order; dropped, it is unmounted and what was
+/// not flushed is lost.
+pub struct Mounted {
+    volume: Arc<Volume>,
+    vfs: Arc<Vfs>,
+    session: Session,
+    mount: Mount,
+}
+
+impl Mounted {
+    /// Opens the data of a volume whose metadata is open and started, and mounts it.
+    pub async fn start(meta: Arc<Meta>, request: MountRequest) -> Result<Self> {
+        let MountRequest { point, volume, vfs, mount, wishes, setup, config } = request;
+        let volume = Volume::open(meta, volume).await?;
+        let vfs = make_vfs(&volume, vfs, config)?;
+        match serve(Arc::clone(&vfs), point, mount, wishes, setup).await {
+            Ok((session, mount)) => Ok(Self { volume, vfs, session, mount }),
+            Err(error) => {
+                // What goes wrong while cleaning up would hide why it was begun.
+                if let Err(error) = volume.close(false).await {
+                    warn!(%error, "cannot close the volume");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    pub fn volume(&self) -> &Arc<Volume> {
+        &self.volume
+    }
+
+    pub fn point(&self) -> &Path {
+        self.mount.point()
+    }
+
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Waits until the mount is gone, by whomever.
+    pub async fn ended(&self) -> End {
+        self.session.ended().await
+    }
+
+    /// Unmounts if that has not happened, lets what is in flight come to its end, stores what was
+    /// written, and closes the volume and its session. With `flush_staged`, what is staged on disk
+    /// is uploaded as well.
+    pub async fn close(self, flush_staged: bool) -> Result<()> {
+        let Self { volume, vfs, session, mount } = self;
+        let unmounted = take_down(&session, mount).await;
+        let leftover = session.stop(PATIENCE).await;
+        if leftover.unfinished > 0 || leftover.receiving {
+            warn!(?leftover, "requests are still in flight at the end of the mount");
+        }
+        drop(session);
+        let flushed = vfs.close().await;
+        let closed = volume.close(flush_staged).await;
+        unmounted.and(flushed).and(closed)
+    }
+}
+
+fn make_vfs(volume: &Volume, options: VfsOptions, config: Value) -> Result<Arc<Vfs>> {
+    let (meta, store) = (Arc::clone(volume.meta()), Arc::clone(volume.store()));
+    let registry = volume.registry().clone();
+    let metrics = OpMetrics::register(&registry)?;
+    let content = Content::new(Arc::clone(&meta), Arc::clone(&store), options.content);
+    let (log, notices) = (Arc::<AccessLog>::default(), Arc::<Notices>::default());
+    let internal = Internal::new(Parts {
+        meta: Arc::clone(&meta),
+        content: Arc::clone(&content),
+        store,
+        registry,
+        config,
+        log: Arc::clone(&log),
+        prefix: options.prefix_internal,
+        notices: Arc::clone(&notices),
+    });
+    Ok(Vfs::new(VfsParts { meta, content, internal, notices, log, metrics, options }))
+}
+
+/// Mounts and begins to serve. Both wait for the kernel, so they run where waiting is allowed.
+async fn serve(
+    vfs: Arc<Vfs>,
+    point: PathBuf,
+    options: MountOptions,
+    wishes: Wishes,
+    setup: Setup,
+) -> Result<(Session, Mount)> {
+    let runtime = Handle::current();
+    let served = Arc::new(Served::new(vfs));
+    let started = tokio::task::spawn_blocking(move || {
+        let (mount, device) = Mount::new(&point, &options)?;
+        let session = Session::start(device, Arc::clone(&served), &wishes, &setup, runtime)?;
+        served.notify_by(session.notifier());
+        Ok((session, mount))
+    });
+    let (session, mount) = started.await.unwrap_or(Err(Error::Interrupted))?;
+    // The kernel's own limit is lower than what was agreed on; only root may raise it.
+    if let Err(error) = mount.read_ahead(session.agreed().max_readahead) {
+        debug!(%error, "the kernel reads ahead no further than usual");
+    }
+    Ok((session, mount))
+}
+
+/// Takes the mount away, unless it is gone: then its place may be another's by now.
+async fn take_down(session: &Session, mut mount: Mount) -> Result<()> {
+    if session.has_ended() {
+        mount.leave();
+        return Ok(());
+    }
+    let gone = tokio::task::spawn_blocking(move || {
+        let gone = mount.unmount(Unmount::Lazy);
+        mount.leave();
+        gone
+    });
+    gone.await.unwrap_or(Err(Error::Interrupted))
+}
