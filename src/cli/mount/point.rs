@@ -36,13 +36,14 @@ pub fn prepare(point: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Whether the place can be looked at; a mount may be there that never answers.
+/// Whether the place can be looked at; a mount may be there that never answers. Its attributes may
+/// be known to the kernel for a while after it has died, so it is opened.
 fn look(point: &Path) -> anyhow::Result<io::Result<()>> {
     let (tell, told) = mpsc::channel();
     let path = point.to_owned();
     thread::Builder::new()
         .name("look".to_owned())
-        .spawn(move || drop(tell.send(std::fs::metadata(path).map(drop))))?;
+        .spawn(move || drop(tell.send(std::fs::read_dir(path).map(drop))))?;
     told.recv_timeout(PATIENCE).ok().with_context(|| {
         let shown = point.display();
         format!(

@@ -1,0 +1,69 @@
+//! Mistakes are found before anything is touched, and named.
+
+use super::rig::{Rig, code};
+use super::support::timeout::{MOUNTED, within};
+
+#[test]
+fn a_wrong_option_is_a_usage_error_that_names_it() {
+    within(MOUNTED, || {
+        let rig = Rig::new();
+        for (words, named) in [
+            (&["--colour", "mnt"][..], "--colour"),
+            (&["--cache-size", "much", "mnt"], "--cache-size"),
+            (&["--writeback", "--cache-size", "0", "mnt"], "--writeback"),
+            (&["-d", "--root-squash", "1", "--all-squash", "1", "mnt"], "--root-squash"),
+            (&["-o", "colour", "mnt"], "colour"),
+            (&["redis://host/1"], "MOUNTPOINT"),
+            (&["a", "b", "c"], "META-URL"),
+            (&[], "META-URL"),
+        ] {
+            let refused = rig.run(&[&["mount"], words].concat());
+            assert_eq!(code(&refused), 2, "{refused}");
+            assert!(refused.stderr.contains(named), "{refused}");
+        }
+        assert!(!rig.path("data").exists() && !rig.path("mnt").exists());
+    });
+}
+
+#[test]
+fn options_may_be_written_as_the_go_client_takes_them() {
+    within(MOUNTED, || {
+        let rig = Rig::new();
+        let point = rig.point().display().to_string();
+        rig.mount(&["-attr-cache=2.5", "--writeback=false", "-metrics", "127.0.0.1:0", &point])
+            .ok();
+        let config = rig.config(&rig.point());
+        assert_eq!(config["AttrTimeout"], 2_500_000_000_u64);
+        assert_eq!(config["Chunk"]["Writeback"], false);
+        rig.unmount();
+    });
+}
+
+#[test]
+fn an_option_without_effect_says_so_once() {
+    within(MOUNTED, || {
+        let rig = Rig::new();
+        let point = rig.point().display().to_string();
+        let mounted =
+            rig.mount(&["--consul", "127.0.0.1:8500", "--backup-meta", "1h", &point]).ok();
+        for option in ["--consul", "--backup-meta"] {
+            let lines = mounted.stderr.lines().filter(|line| line.contains(option)).count();
+            assert_eq!(lines, 1, "{mounted}");
+            assert!(rig.log().contains(option), "{}", rig.log());
+        }
+        rig.unmount();
+    });
+}
+
+#[test]
+fn the_version_is_told() {
+    within(MOUNTED, || {
+        let rig = Rig::new();
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(rig.run(&["version"]).ok().stdout.contains(version));
+        assert!(rig.run(&["--version"]).ok().stdout.contains(version));
+        let json: serde_json::Value =
+            serde_json::from_str(&rig.run(&["version", "--json"]).ok().stdout).unwrap();
+        assert_eq!(json["Version"], version);
+    });
+}
