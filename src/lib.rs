@@ -5,6 +5,7 @@
 pub mod chunk;
 pub mod cli;
 pub mod error;
+mod figures;
 pub mod fuse;
 pub mod meta;
 pub mod object;

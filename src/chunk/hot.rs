@@ -74,6 +74,11 @@ impl Hot {
         Some(bytes)
     }
 
+    /// Bytes of all blocks that are kept.
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
     pub fn contains(&self, block: BlockKey) -> bool {
         self.lock().blocks.contains(&block)
     }

@@ -25,6 +25,7 @@ struct Figure {
 struct Figures {
     cache: super::CacheUsage,
     used: usize,
+    hot: usize,
     staging_errors: u64,
     staging_delay: f64,
 }
@@ -76,6 +77,7 @@ const FIGURES: &[Figure] = &[
         all.staging_errors as f64
     }),
     figure("used_buffer_size_bytes", "Bytes of data in memory", GAUGE, |all| all.used as f64),
+    figure("used_read_buffer_size_bytes", "Bytes of blocks in memory", GAUGE, |all| all.hot as f64),
     figure("store_cache_size_bytes", "Bytes of the cache in memory", GAUGE, |all| {
         all.cache.memory_bytes as f64
     }),
@@ -112,8 +114,10 @@ impl Store {
     fn try_register(self: &Arc<Self>, registry: &Registry) -> prometheus::Result<()> {
         let descriptions = FIGURES.iter().map(Figure::description).collect::<Result<_, _>>()?;
         registry.register(Box::new(Collected { store: Arc::downgrade(self), descriptions }))?;
-        if let Some(sizes) = &self.rewritten {
-            registry.register(Box::new(sizes.clone()))?;
+        let times = self.cache.as_ref().map(|cache| cache.times());
+        let (reads, writes) = times.map_or((&None, &None), |times| (&times.reads, &times.writes));
+        for histogram in [&self.rewritten, reads, writes].into_iter().flatten() {
+            registry.register(Box::new(histogram.clone()))?;
         }
         Ok(())
     }
@@ -123,6 +127,7 @@ impl Store {
         Figures {
             cache: self.cache.as_ref().map(|cache| cache.usage()).unwrap_or_default(),
             used: self.budget.used(),
+            hot: self.hot.bytes(),
             staging_errors: staging.map_or(0, |staging| staging.errors()),
             staging_delay: staging.map_or(0.0, |staging| staging.delayed().as_secs_f64()),
         }

@@ -6,16 +6,20 @@ mod arguments;
 mod begin;
 mod bench;
 mod config;
+mod controller;
 mod durations;
 mod exit;
 mod format;
 mod helper;
+mod info;
 mod launch;
 mod log;
 mod mount;
 mod progress;
 mod quota;
+mod rmr;
 mod sizes;
+mod stats;
 mod status;
 mod storage;
 mod table;
@@ -83,6 +87,12 @@ enum Command {
     Status(status::Status),
     /// Manage quotas of directories, users and groups
     Quota(quota::Quota),
+    /// Show what a mount knows of a path or an inode
+    Info(info::Info),
+    /// Remove trees of a mount
+    Rmr(rmr::Rmr),
+    /// Show what a mount does, second by second
+    Stats(stats::Stats),
     /// Mount a volume
     Mount(Box<mount::Mount>),
     /// Unmount a volume
@@ -115,6 +125,9 @@ impl Cli {
             Command::Config(command) => command.run().await,
             Command::Status(command) => command.run().await,
             Command::Quota(command) => command.run().await,
+            Command::Info(command) => command.run().await,
+            Command::Rmr(command) => command.run().await,
+            Command::Stats(command) => command.run().await,
             Command::Mount(command) => {
                 if caller.is_none() {
                     command.update_fstab(&Self::command(), words);

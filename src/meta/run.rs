@@ -4,7 +4,7 @@ mod lanes;
 mod look;
 
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand::RngExt;
 
@@ -51,12 +51,20 @@ impl Meta {
     }
 
     pub(super) async fn run_counted<O: Operation>(&self, op: &O) -> Result<Done<O::Output>> {
+        let begun = Instant::now();
+        let done = self.run_to_end(op).await;
+        self.times.ran(O::NAME, begun.elapsed());
+        done
+    }
+
+    async fn run_to_end<O: Operation>(&self, op: &O) -> Result<Done<O::Output>> {
         let _lane = self.lanes.enter(op.lane()).await;
         // A plan whose commit was sent and never answered. It may take effect at any moment, so it
         // is looked for before anything else is concluded.
         let mut lost: Option<(Plan<O::Output>, Error)> = None;
         for attempt in 0..MAX_ATTEMPTS {
             self.check_ours()?;
+            let begun = Instant::now();
             let mut tx = MetaTxn::new(self.engine.begin(), &self.facts);
             if attempt == 0 {
                 tx.allow_supposing();
@@ -86,12 +94,15 @@ impl Meta {
                 return Ok(self.finish(plan, Vec::new()));
             }
             self.refuse_writes()?;
-            match tx.commit(&plan.changes).await {
+            let committed = tx.commit(&plan.changes).await;
+            self.times.committed(begun.elapsed());
+            match committed {
                 Ok(receipts) => return Ok(self.finish(plan, receipts)),
                 // It was only supposed: the next plan reads.
                 Err(CommitError::Conflict) if tx.has_supposed() => {}
                 Err(CommitError::Conflict) => {
                     self.counts.conflict();
+                    self.times.restarted(O::NAME);
                     pause(attempt).await;
                 }
                 Err(CommitError::Failed(error)) => return Err(error),

@@ -17,8 +17,8 @@ use super::{ObjectStore, Spec};
 use crate::error::{Error, Result};
 
 /// The kinds of stores that there are.
-pub const STORAGES: [&str; 10] =
-    ["file", "mem", "s3", "minio", "oss", "eos", "oos", "scw", "space", "wasabi"];
+pub const STORAGES: [&str; 12] =
+    ["file", "mem", "s3", "minio", "oss", "cos", "eos", "obs", "oos", "scw", "space", "wasabi"];
 
 /// Opens a store. Nothing is asked of it yet, so a bucket that is not there or keys that are wrong
 /// show with the first request.
@@ -80,7 +80,7 @@ mod tests {
     fn a_storage_that_is_not_known_is_named_with_those_that_are() {
         let error = open(&Spec::new("tape", "/")).err().map(|error| error.to_string());
         let expected = "storage \"tape\" is not supported; there are: file, mem, s3, minio, oss, \
-                        eos, oos, scw, space, wasabi";
+                        cos, eos, obs, oos, scw, space, wasabi";
         assert_eq!(error.as_deref(), Some(expected));
     }
 

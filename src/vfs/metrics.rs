@@ -2,19 +2,19 @@
 //!
 //! Counting costs a few atomic additions: no lock, no allocation.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use prometheus::core::{Collector, Desc};
-use prometheus::proto::{Counter, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::proto::MetricFamily;
 use prometheus::{
     Histogram, HistogramOpts, IntGauge, Registry, exponential_buckets, linear_buckets,
 };
 
 use crate::error::{Error, Result};
+use crate::figures::Figure;
 
 /// Every operation that is counted by its name, sorted.
 const METHODS: [&str; 42] = [
@@ -177,21 +177,19 @@ impl Default for Tally {
 /// The tally as a registry asks for it.
 struct Tallies {
     tally: Arc<Tally>,
-    total: Desc,
-    seconds: Desc,
-    errors: Desc,
+    total: Figure,
+    seconds: Figure,
+    errors: Figure,
 }
 
 impl Tallies {
     fn new(tally: Arc<Tally>) -> prometheus::Result<Self> {
-        let desc = |name: &str, help: &str, label: &str| {
-            Desc::new(name.to_owned(), help.to_owned(), vec![label.to_owned()], HashMap::new())
-        };
+        let by_method = |name: &str, help: &str| Figure::counter_by("method", name, help);
         Ok(Self {
             tally,
-            total: desc("fuse_ops_total", "Operations", "method")?,
-            seconds: desc("fuse_ops_durations_seconds", "Seconds of operations", "method")?,
-            errors: desc("fuse_ops_io_errors", "Operations that failed", "errno")?,
+            total: by_method("fuse_ops_total", "Operations")?,
+            seconds: by_method("fuse_ops_durations_seconds", "Seconds of operations")?,
+            errors: Figure::counter_by("errno", "fuse_ops_io_errors", "Operations that failed")?,
         })
     }
 
@@ -201,7 +199,7 @@ impl Tallies {
         METHODS.iter().zip(&self.tally.methods).chain(others).filter_map(|(name, cell)| {
             let count = cell.count.load(Ordering::Relaxed);
             let seconds = Duration::from_nanos(cell.nanos.load(Ordering::Relaxed)).as_secs_f64();
-            (count > 0).then(|| (*name, count, seconds))
+            (count > 0).then_some((*name, count, seconds))
         })
     }
 
@@ -215,41 +213,17 @@ impl Tallies {
 
 impl Collector for Tallies {
     fn desc(&self) -> Vec<&Desc> {
-        vec![&self.total, &self.seconds, &self.errors]
+        [&self.total, &self.seconds, &self.errors].map(Figure::desc).into()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         let called: Vec<_> = self.called().collect();
-        let total = called.iter().map(|(name, count, _)| labelled("method", name, *count as f64));
-        let seconds = called.iter().map(|(name, _, seconds)| labelled("method", name, *seconds));
-        let errors = self.failed().map(|(name, count)| labelled("errno", &name, count));
         vec![
-            family(&self.total, total.collect()),
-            family(&self.seconds, seconds.collect()),
-            family(&self.errors, errors.collect()),
+            self.total.each(called.iter().map(|(name, count, _)| (*name, *count as f64))),
+            self.seconds.each(called.iter().map(|(name, _, seconds)| (*name, *seconds))),
+            self.errors.each(self.failed()),
         ]
     }
-}
-
-fn labelled(label: &str, value: &str, count: f64) -> Metric {
-    let mut pair = LabelPair::default();
-    pair.set_name(label.to_owned());
-    pair.set_value(value.to_owned());
-    let mut counter = Counter::default();
-    counter.set_value(count);
-    let mut metric = Metric::default();
-    metric.set_label(vec![pair]);
-    metric.set_counter(counter);
-    metric
-}
-
-fn family(desc: &Desc, metrics: Vec<Metric>) -> MetricFamily {
-    let mut family = MetricFamily::default();
-    family.set_name(desc.fq_name.clone());
-    family.set_help(desc.help.clone());
-    family.set_field_type(MetricType::COUNTER);
-    family.set_metric(metrics);
-    family
 }
 
 #[cfg(test)]

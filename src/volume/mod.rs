@@ -64,6 +64,7 @@ impl Volume {
             options: data,
         });
         store.register(&registry)?;
+        meta.register_metrics(&registry)?;
         meta.serve_slices(Arc::new(Slices::new(Arc::clone(&store))));
 
         let following = CancellationToken::new();

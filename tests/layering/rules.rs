@@ -6,12 +6,13 @@ use super::source::{Mention, Names, Target, Tree};
 /// refused, so that a new one gets its place in the order first.
 const LAYERS: &[(&str, &[&str])] = &[
     ("error", &[]),
+    ("figures", &[]),
     ("secret", &[]),
     ("slice", &[]),
     ("object", &["error", "secret"]),
     ("chunk", &["error", "slice", "object"]),
-    ("meta", &["error", "secret", "slice"]),
-    ("vfs", &["error", "slice", "meta", "chunk"]),
+    ("meta", &["error", "figures", "secret", "slice"]),
+    ("vfs", &["error", "figures", "slice", "meta", "chunk"]),
     ("fuse", &["error", "slice", "meta", "vfs"]),
     ("volume", &["error", "secret", "slice", "meta", "object", "chunk", "vfs", "fuse"]),
     ("mounts", &["error", "secret", "meta", "volume"]),
@@ -40,7 +41,7 @@ const INSIDE: &[(&str, &[&str])] = &[
 
 /// What subcommands share; of the rest of `cli`, none knows another.
 const SHARED_BY_COMMANDS: &[&str] =
-    &["durations", "exit", "launch", "progress", "sizes", "storage", "table"];
+    &["controller", "durations", "exit", "launch", "progress", "sizes", "storage", "table"];
 
 /// An operation is written once for all of them.
 const STORES: &[&str] =

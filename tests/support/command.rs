@@ -6,6 +6,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// What a killed process may take to be gone.
+const AFTER_KILL: Duration = Duration::from_secs(10);
+
 /// What a program left behind.
 #[derive(Debug)]
 pub struct Finished {
@@ -79,7 +82,8 @@ pub fn kill_group(child: &mut Child) {
     let group = format!("kill -KILL -{}", child.id());
     let _ = Command::new("sh").args(["-c", &group]).stderr(Stdio::null()).status();
     let _ = child.kill();
-    let _ = child.wait();
+    // One that hangs in the kernel does not end before what it waits for does.
+    let _ = wait(child, AFTER_KILL);
 }
 
 /// Tries until it answers true; false at the limit.
@@ -110,5 +114,9 @@ fn drain(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>
 }
 
 fn text(reader: thread::JoinHandle<Vec<u8>>) -> String {
+    // Whoever inherited the pipe may live on.
+    if !poll(AFTER_KILL, || reader.is_finished()) {
+        return "(still open)".to_owned();
+    }
     String::from_utf8_lossy(&reader.join().unwrap_or_default()).into_owned()
 }

@@ -60,7 +60,12 @@ impl Volume {
 
     /// A volume that someone else has formatted or will.
     pub fn existing(url: &str) -> Self {
-        Self { url: url.to_owned(), folder: TempDir::new().unwrap(), mounts: AtomicU32::new(0) }
+        Self::within(url, TempDir::new().unwrap())
+    }
+
+    /// As [`Volume::existing`], with a folder that holds more than what it needs.
+    pub fn within(url: &str, folder: TempDir) -> Self {
+        Self { url: url.to_owned(), folder, mounts: AtomicU32::new(0) }
     }
 
     pub fn url(&self) -> &str {

@@ -1,16 +1,30 @@
-//! A mount by the Go client that is always gone in the end.
+//! A mount by a client that runs in the foreground; always gone in the end.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
-use super::command::{kill_group, poll, run, wait};
+use nix::errno::Errno;
+use nix::mount::{MntFlags, umount2};
+
+use super::command::{kill_group, poll, wait};
+pub use super::connection::is_mounted;
+use super::connection::{abort, cut, number};
 use super::timeout::{has_limit, on_timeout};
 
-const START: Duration = Duration::from_secs(30);
-const UNMOUNT: Duration = Duration::from_secs(20);
+const START: Duration = Duration::from_secs(60);
+const UNMOUNT: Duration = Duration::from_secs(60);
+
+/// Ends the client and its mount if this program ends without a word.
+const KEEPER: &str = r#"
+    read -r word
+    [ "$word" = done ] && exit
+    kill -KILL "-$1" 2>/dev/null
+    umount -l "$2" 2>/dev/null
+"#;
 
 /// A mounted volume; unmounted when dropped, by force if need be.
 pub struct Mount {
@@ -18,6 +32,8 @@ pub struct Mount {
     log: PathBuf,
     /// Nothing once it has ended.
     client: Option<Child>,
+    connection: Option<u32>,
+    keeper: Child,
 }
 
 impl Mount {
@@ -28,24 +44,35 @@ impl Mount {
         // Before anything is started that nobody would end.
         assert!(has_limit(), "a test that mounts runs inside timeout::within");
         fs::create_dir_all(point).unwrap();
+        // As the kernel's table has it.
+        let point = point.canonicalize().unwrap();
         let into = File::create(log).unwrap();
         command.stdin(Stdio::null()).stdout(into.try_clone().unwrap()).stderr(into);
-        let client = command.process_group(0).spawn().unwrap();
+        let mut client = command.process_group(0).spawn().unwrap();
         let group = client.id();
-        let mut mount = Self { point: point.to_owned(), log: log.to_owned(), client: Some(client) };
-        let late = mount.point.clone();
+        let keeper = keeper(group, &point).inspect_err(|_| kill_group(&mut client)).unwrap();
+        let late = point.clone();
         on_timeout(move || {
-            // Killing the client ends the connection, which frees whoever hangs in it.
+            // First of all, so that whoever hangs is freed; a client that hangs in itself, too.
+            cut(&late);
             let _ = Command::new("sh").args(["-c", &format!("kill -KILL -{group}")]).status();
-            unmount_lazily(&late);
+            cut(&late);
         });
+        let log = log.to_owned();
+        let mut mount = Self { point, log, client: Some(client), connection: None, keeper };
         let up = poll(START, || is_mounted(&mount.point) || mount.has_ended());
-        assert!(up && is_mounted(&mount.point), "no mount; the client says:\n{}", mount.log());
+        mount.connection = number(&mount.point);
+        assert!(up && mount.connection.is_some(), "no mount; the client says:\n{}", mount.log());
         mount
     }
 
     pub fn path(&self) -> &Path {
         &self.point
+    }
+
+    /// The process that was started.
+    pub fn pid(&self) -> u32 {
+        self.client.as_ref().unwrap().id()
     }
 
     /// What the client has logged.
@@ -56,18 +83,32 @@ impl Mount {
     /// Unmounts in good order: everything flushed, the session closed.
     #[track_caller]
     pub fn unmount(mut self) {
-        let busy = || {
-            let mut command = Command::new("umount");
-            command.arg(&self.point);
-            !run(command, UNMOUNT).status.success()
+        self.close();
+    }
+
+    /// As [`Mount::unmount`]; may only be done once.
+    #[track_caller]
+    pub fn close(&mut self) {
+        let gone = || match umount2(&self.point, MntFlags::empty()) {
+            Ok(()) => true,
+            // A file that was just closed may be held for a moment longer.
+            Err(Errno::EBUSY) => false,
+            Err(error) => panic!("umount {}: {error}", self.point.display()),
         };
-        // A file that was just closed may be held for a moment longer.
-        assert!(poll(UNMOUNT, || !busy()), "{} is still busy", self.point.display());
+        assert!(poll(UNMOUNT, gone), "{} is still busy", self.point.display());
+        self.ended();
+    }
+
+    /// Waits for the end of a client that was told to end.
+    #[track_caller]
+    pub fn ended(&mut self) {
         let mut client = self.client.take().unwrap();
         let Some(status) = wait(&mut client, UNMOUNT) else {
-            kill_group(&mut client);
-            panic!("the client did not end after umount:\n{}", self.log());
+            self.client = Some(client);
+            self.end();
+            panic!("the client did not end within {UNMOUNT:?}:\n{}", self.log());
         };
+        self.end();
         assert!(status.success(), "the client ended with {status}:\n{}", self.log());
     }
 
@@ -76,33 +117,52 @@ impl Mount {
         if let Some(mut client) = self.client.take() {
             kill_group(&mut client);
         }
-        unmount_lazily(&self.point);
+        self.end();
     }
 
-    fn has_ended(&mut self) -> bool {
+    pub fn has_ended(&mut self) -> bool {
         self.client.as_mut().is_none_or(|client| !matches!(client.try_wait(), Ok(None)))
+    }
+
+    /// Leaves nothing behind, whatever has happened before.
+    fn end(&mut self) {
+        if let Some(mut client) = self.client.take() {
+            if let Some(number) = self.connection {
+                abort(number);
+            }
+            kill_group(&mut client);
+        }
+        cut(&self.point);
+        // A pipe that is closed without a word means the worst.
+        if let Some(mut pipe) = self.keeper.stdin.take() {
+            let _ = std::io::Write::write_all(&mut pipe, b"done\n");
+        }
+        let _ = self.keeper.wait();
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let Some(mut client) = self.client.take() else { return };
-        unmount_lazily(&self.point);
-        if wait(&mut client, Duration::from_secs(5)).is_none() {
-            kill_group(&mut client);
+        if let Some(client) = &mut self.client
+            && !thread::panicking()
+        {
+            let _ = umount2(&self.point, MntFlags::MNT_DETACH);
+            if wait(client, Duration::from_secs(5)).is_some() {
+                self.client = None;
+            }
         }
+        self.end();
     }
 }
 
-/// Whether something is mounted there. Reads the kernel's table: a stat could hang.
-pub fn is_mounted(point: &Path) -> bool {
-    let point = point.to_string_lossy();
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    table.lines().any(|line| line.split(' ').nth(4) == Some(&point))
-}
-
-fn unmount_lazily(point: &Path) {
-    if is_mounted(point) {
-        let _ = Command::new("umount").arg("-l").arg(point).stderr(Stdio::null()).status();
-    }
+fn keeper(group: u32, point: &Path) -> std::io::Result<Child> {
+    Command::new("sh")
+        .args(["-c", KEEPER, "keeper", &group.to_string()])
+        .arg(point)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        // Of its own group: what ends this program by its group must not end the keeper.
+        .process_group(0)
+        .spawn()
 }

@@ -18,13 +18,22 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 const PORTS_TRIED: usize = 5;
 
 /// Ends the server, and its folder, when its own input ends; it does so however this program ends.
+/// Starts another with the same folder whenever it reads a line.
 const KEEPER: &str = r#"
-    redis-server --port "$1" --dir "$2" --databases "$3" \
-        --bind 127.0.0.1 --save "" --appendonly no --maxmemory-policy noeviction \
-        >"$2/log" 2>&1 </dev/null &
-    server=$!
-    read -r _
+    start() {
+        redis-server --port "$1" --dir "$2" --databases "$3" \
+            --bind 127.0.0.1 --save "" --appendonly no --maxmemory-policy noeviction \
+            >"$2/log" 2>&1 </dev/null &
+        server=$!
+    }
+    start "$@"
+    while read -r _; do
+        wait "$server"
+        start "$@"
+    done
     kill "$server"
+    # One that was paused ends only when it goes on.
+    kill -CONT "$server"
     wait "$server"
     rm -rf "$2"
 "#;
@@ -74,6 +83,31 @@ impl RedisServer {
     /// Sends one command of plain words and answers what came back within a moment.
     pub fn ask(&self, command: &str) -> String {
         ask(self.port, command).unwrap_or_else(|error| panic!("redis: {command}: {error}"))
+    }
+
+    /// Ends the server; what it holds is there again after [`RedisServer::restart`].
+    pub fn stop(&self) {
+        // It hangs up instead of an answer.
+        let _ = ask(self.port, "SHUTDOWN SAVE");
+        let deadline = Instant::now() + START_LIMIT;
+        while TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            assert!(Instant::now() < deadline, "redis does not stop");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Starts it again after [`RedisServer::stop`].
+    pub fn restart(&mut self) {
+        let orders = self.keeper.stdin.as_mut().expect("the keeper listens");
+        orders.write_all(b"start\n").expect("the keeper listens");
+        assert!(self.is_up(), "redis does not start again");
+    }
+
+    /// The process of the server.
+    pub fn pid(&self) -> u32 {
+        let told = self.ask("INFO server");
+        let pid = told.lines().find_map(|line| line.strip_prefix("process_id:"));
+        pid.and_then(|pid| pid.trim().parse().ok()).expect("a process id")
     }
 
     fn start_on(port: u16) -> Option<Self> {

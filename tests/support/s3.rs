@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio::sync::RwLock;
+use tokio::sync::{RwLock, watch};
 use tokio_rustls::TlsAcceptor;
 
 pub const ACCESS_KEY: &str = "test-access-key";
@@ -76,6 +76,8 @@ struct State {
     connections: AtomicUsize,
     /// The server below writes an object and its metadata in two steps.
     writes: RwLock<()>,
+    /// Whether nobody gets an answer.
+    hanging: watch::Sender<bool>,
 }
 
 impl S3Server {
@@ -100,6 +102,7 @@ impl S3Server {
             seen: Mutex::default(),
             connections: AtomicUsize::new(0),
             writes: RwLock::default(),
+            hanging: watch::Sender::new(false),
         });
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -159,6 +162,11 @@ impl S3Server {
         self.state.faults.lock().unwrap().extend(faults);
     }
 
+    /// Takes requests and answers none, until told otherwise.
+    pub fn hang(&self, hanging: bool) {
+        self.state.hanging.send_replace(hanging);
+    }
+
     /// How often somebody connected.
     pub fn connections(&self) -> usize {
         self.state.connections.load(Ordering::Relaxed)
@@ -195,6 +203,8 @@ async fn answer(
         query: request.uri().query().unwrap_or_default().to_owned(),
         headers: request.headers().clone(),
     });
+    // It never ends while the sender lives, which is as long as the state.
+    let _ = state.hanging.subscribe().wait_for(|hanging| !hanging).await;
     let fault = state.faults.lock().unwrap().pop_front();
     match fault {
         Some(Fault::Answer(status, code)) => return Ok(failure(status, code)),

@@ -7,12 +7,12 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, Per
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::footer;
 use super::layout::{self, Shape};
 use super::options::Checksum;
+use super::scratch::Scratch;
 
 /// An open file of a block, with its checksums at hand.
 #[derive(Debug)]
@@ -47,28 +47,28 @@ impl BlockFile {
     pub fn read(&self, range: &Range<u32>) -> io::Result<Bytes> {
         let window = layout::window(self.level, self.size, range);
         let length = window.len();
-        let mut bytes = Vec::with_capacity(length);
-        while bytes.len() < length {
-            let at = u64::from(window.start) + bytes.len() as u64;
-            match rustix::io::pread(&self.file, spare_capacity(&mut bytes), at) {
+        let mut bytes = Scratch::new(length);
+        let mut done = 0;
+        while done < length {
+            let at = u64::from(window.start) + done as u64;
+            match rustix::io::pread(&self.file, &mut bytes.as_mut()[done..], at) {
                 Ok(0) => return Err(damaged("cut off")),
-                Ok(_) | Err(Errno::INTR) => {}
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        // An allocation may be larger than asked for, and the file may go on.
-        bytes.truncate(length);
         self.checked(bytes, &window, range)
     }
 
     /// As [`BlockFile::read`], if the page cache has all of it.
     pub fn read_now(&self, range: &Range<u32>) -> Option<io::Result<Bytes>> {
         let window = layout::window(self.level, self.size, range);
-        let mut bytes = vec![0; window.len()];
-        let into = &mut [IoSliceMut::new(&mut bytes)];
+        let mut bytes = Scratch::new(window.len());
+        let into = &mut [IoSliceMut::new(bytes.as_mut())];
         let flags = ReadWriteFlags::NOWAIT;
         let read = rustix::io::preadv2(&self.file, into, u64::from(window.start), flags).ok()?;
-        (read == bytes.len()).then(|| self.checked(bytes, &window, range))
+        (read == window.len()).then(|| self.checked(bytes, &window, range))
     }
 
     /// The tier in the footer of a staged block; 0 if it has none.
@@ -96,15 +96,15 @@ impl BlockFile {
 
     fn checked(
         &self,
-        bytes: Vec<u8>,
+        bytes: Scratch,
         window: &Range<u32>,
         range: &Range<u32>,
     ) -> io::Result<Bytes> {
-        if !layout::is_sound(self.level, self.size, window, &bytes, &self.sums) {
+        if !layout::is_sound(self.level, self.size, window, bytes.as_slice(), &self.sums) {
             return Err(damaged("checksum"));
         }
         let start = (range.start - window.start) as usize;
-        Ok(Bytes::from(bytes).slice(start..start + range.len()))
+        Ok(bytes.freeze(start..start + range.len()))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -82,8 +83,9 @@ impl Memory {
             return;
         }
         // A copy of its own: what is handed in may be a small part of something large.
+        let begun = Instant::now();
         let body = Bytes::copy_from_slice(body);
-        counters.written(body.len());
+        counters.written(body.len(), begun.elapsed());
         let mut kept = self.lock();
         if is_full(&kept.ledger) {
             // Before, so that never more is held than allowed.

@@ -21,6 +21,7 @@ mod pending;
 mod removal;
 mod ring;
 mod scan;
+mod scratch;
 mod shelf;
 mod space;
 mod stage;

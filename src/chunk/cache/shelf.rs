@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -204,12 +205,13 @@ pub fn write_pending(disk: &Arc<Disk>) {
 }
 
 fn write_block(disk: &Disk, job: &Job) -> bool {
+    let begun = Instant::now();
     let trailer = layout::trailer(&job.body, disk.checksum, 0);
     let path = job.area.cached_path(job.block);
     let write = || file::write(&path, &[&job.body, &trailer], disk.modes, false);
     match disk.attempt(write) {
         Ok(()) => {
-            job.area.counters.written(job.body.len());
+            job.area.counters.written(job.body.len(), begun.elapsed());
             true
         }
         Err(error) => {

@@ -1,6 +1,9 @@
 //! What the cache of a volume holds and has done, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use prometheus::{Histogram, HistogramOpts, exponential_buckets};
 
 /// A volume's part of the cache at one moment. The names are those of JuiceFS's metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,12 +45,35 @@ pub struct Counters {
     write_bytes: AtomicU64,
     staging_write_bytes: AtomicU64,
     staging_writing_blocks: AtomicU64,
+    times: Times,
+}
+
+/// How long reads and writes took.
+#[derive(Debug)]
+pub struct Times {
+    pub reads: Option<Histogram>,
+    pub writes: Option<Histogram>,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        // Names and buckets are right, so there are both.
+        let histogram = |name: &str, help: &str| {
+            let buckets = exponential_buckets(0.000_01, 2.0, 20).ok()?;
+            Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets)).ok()
+        };
+        Self {
+            reads: histogram("blockcache_read_hist_seconds", "Seconds of reads from the cache"),
+            writes: histogram("blockcache_write_hist_seconds", "Seconds of writes to the cache"),
+        }
+    }
 }
 
 impl Counters {
-    pub fn hit(&self, bytes: usize) {
+    pub fn hit(&self, bytes: usize, took: Duration) {
         add(&self.hits, 1);
         add(&self.hit_bytes, bytes as u64);
+        observe(self.times.reads.as_ref(), took);
     }
 
     pub fn miss(&self, bytes: u32) {
@@ -63,9 +89,14 @@ impl Counters {
         add(&self.evicts, blocks as u64);
     }
 
-    pub fn written(&self, bytes: usize) {
+    pub fn written(&self, bytes: usize, took: Duration) {
         add(&self.writes, 1);
         add(&self.write_bytes, bytes as u64);
+        observe(self.times.writes.as_ref(), took);
+    }
+
+    pub fn times(&self) -> &Times {
+        &self.times
     }
 
     /// Counts a block that is being staged until the answer is dropped.
@@ -102,6 +133,12 @@ struct Staging<'a>(&'a Counters);
 impl Drop for Staging<'_> {
     fn drop(&mut self) {
         self.0.staging_writing_blocks.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn observe(histogram: Option<&Histogram>, took: Duration) {
+    if let Some(histogram) = histogram {
+        histogram.observe(took.as_secs_f64());
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::task::spawn_blocking;
@@ -14,7 +15,7 @@ use super::memory::Memory;
 use super::removal::Removal;
 use super::ring::{Ring, legacy_owner};
 use super::shelf::{Known, Shelf};
-use super::usage::{CacheUsage, Counters};
+use super::usage::{CacheUsage, Counters, Times};
 use crate::chunk::{BlockKey, Layout};
 use crate::error::{Error, Result};
 
@@ -43,10 +44,10 @@ pub(super) struct Disks {
 impl VolumeCache {
     /// Bytes `range` of a block if it is cached and sound; none is a miss.
     pub async fn read(&self, block: BlockKey, range: Range<u32>) -> Option<Bytes> {
-        let length = range.end.saturating_sub(range.start);
+        let (begun, length) = (Instant::now(), range.end.saturating_sub(range.start));
         let read = self.find(block, range).await;
         match &read {
-            Some(bytes) => self.counters.hit(bytes.len()),
+            Some(bytes) => self.counters.hit(bytes.len(), begun.elapsed()),
             None => self.counters.miss(length),
         }
         read
@@ -58,6 +59,7 @@ impl VolumeCache {
         if !fits(block, &range) {
             return None;
         }
+        let begun = Instant::now();
         let read = match &self.place {
             Place::Memory(memory, area) => memory.read(*area, block, &range),
             Place::Disks(disks) => {
@@ -70,7 +72,7 @@ impl VolumeCache {
             }
         };
         if let Some(bytes) = &read {
-            self.counters.hit(bytes.len());
+            self.counters.hit(bytes.len(), begun.elapsed());
         }
         read
     }
@@ -198,6 +200,11 @@ impl VolumeCache {
         });
         // If this process ends before, the block is uploaded once more.
         let _ = unstaging.await;
+    }
+
+    /// How long reads and writes took.
+    pub(in crate::chunk) fn times(&self) -> &Times {
+        self.counters.times()
     }
 
     pub fn usage(&self) -> CacheUsage {

@@ -23,8 +23,10 @@ mod life;
 mod listing;
 mod locks;
 mod log;
+mod metrics;
 mod moves;
 mod names;
+mod op_times;
 mod open;
 mod open_files;
 mod options;
@@ -76,8 +78,10 @@ use compaction::Compactions;
 use dir_stats::DirStats;
 use garbage::Garbage;
 use ids::Ids;
+use jobs::JobTimes;
 use life::Life;
 use locks::Locks;
+use op_times::OpTimes;
 use trash::HourDir;
 
 /// One volume's metadata, as this client sees it.
@@ -86,6 +90,7 @@ pub struct Meta {
     pub(super) facts: Facts,
     pub(super) lanes: Lanes,
     pub(super) counts: Counts,
+    pub(super) times: OpTimes,
     dir_stats: DirStats,
     strays: Strays,
     life: Life,
@@ -96,6 +101,7 @@ pub struct Meta {
     slices: OnceLock<Arc<dyn SliceStore>>,
     garbage: Garbage,
     compactions: Compactions,
+    job_times: JobTimes,
     /// For the tasks that this client starts.
     me: Weak<Self>,
 }
@@ -110,6 +116,8 @@ impl Meta {
             facts: Facts::new(options),
             lanes: Lanes::new(),
             counts: Counts::default(),
+            times: OpTimes::default(),
+            job_times: JobTimes::default(),
             dir_stats: DirStats::default(),
             strays: Strays::default(),
             life: Life::default(),

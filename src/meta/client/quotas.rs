@@ -63,6 +63,11 @@ impl Quotas {
         self.read().get(&key).map(Live::now)
     }
 
+    /// Every quota record, with usage as this client knows it.
+    pub fn all(&self) -> Vec<(QuotaKey, Quota)> {
+        self.read().iter().map(|(key, quota)| (*key, quota.now())).collect()
+    }
+
     /// Those of `dirs` that have a quota record, in their order.
     pub fn among(&self, dirs: &[Ino]) -> Vec<Ino> {
         let live = self.read();

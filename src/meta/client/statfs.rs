@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Meta;
+use super::{Climb, Meta};
 use crate::error::{Error, Result};
 use crate::meta::Ino;
 use crate::meta::record::{Quota, QuotaKey};
@@ -38,13 +38,30 @@ impl Meta {
         Ok(stat)
     }
 
+    /// The volume as this client's root sees it, as far as is known without asking the store.
+    pub(super) fn known_statfs(&self) -> StatFs {
+        let (space, inodes) = self.known_usage();
+        let setting = self.facts.setting();
+        let mut stat = StatFs::of_volume(space, inodes, setting.capacity, setting.inodes);
+        if let Climb::Whole(above) = self.facts.parents.climb(self.facts.root()) {
+            stat.narrow(above.iter().filter_map(|dir| {
+                self.facts.quotas.quota(QuotaKey::Dir(*dir)).filter(|quota| !quota.is_unset())
+            }));
+        }
+        stat
+    }
+
     async fn volume_usage(&self) -> (u64, u64) {
         let usage = &self.facts.usage;
         if !self.facts.options.fast_statfs || !usage.is_known() {
             // Late or failed: what is known has to do.
             let _ = tokio::time::timeout(PATIENCE, self.reload_usage()).await;
         }
-        let (space, inodes) = usage.now();
+        self.known_usage()
+    }
+
+    fn known_usage(&self) -> (u64, u64) {
+        let (space, inodes) = self.facts.usage.now();
         (space.max(0).cast_unsigned(), inodes.max(0).cast_unsigned())
     }
 

@@ -22,6 +22,8 @@ pub enum Service {
     Spaces,
     Eos,
     Oos,
+    Cos,
+    Obs,
 }
 
 /// Where a bucket is and how to talk to it.
@@ -53,6 +55,8 @@ impl Service {
             "space" => Self::Spaces,
             "eos" => Self::Eos,
             "oos" => Self::Oos,
+            "cos" => Self::Cos,
+            "obs" => Self::Obs,
             _ => return None,
         })
     }
@@ -67,6 +71,8 @@ impl Service {
             Self::Spaces => "space",
             Self::Eos => "eos",
             Self::Oos => "oos",
+            Self::Cos => "cos",
+            Self::Obs => "obs",
         }
     }
 
@@ -86,7 +92,9 @@ impl Service {
             Self::S3 => s3(&url, &mut address, env)?,
             Self::Minio => minio(&url, &mut address, env)?,
             Self::Oss => oss(&url, &mut address, env)?,
-            Self::Wasabi | Self::Scaleway => by_label(&url, &mut address, 2)?,
+            Self::Wasabi | Self::Scaleway | Self::Cos | Self::Obs => {
+                by_label(&url, &mut address, 2)?;
+            }
             Self::Spaces => by_label(&url, &mut address, 1)?,
             Self::Eos => {
                 split_host(&url, &mut address)?;

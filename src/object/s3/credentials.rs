@@ -24,6 +24,8 @@ const MINIO: [&str; 3] = ["MINIO_ACCESS_KEY", "MINIO_SECRET_KEY", ""];
 const OSS: [&str; 3] = ["ALICLOUD_ACCESS_KEY_ID", "ALICLOUD_ACCESS_KEY_SECRET", "SECURITY_TOKEN"];
 const SCALEWAY: [&str; 3] = ["SCW_ACCESS_KEY", "SCW_SECRET_KEY", ""];
 const EOS: [&str; 3] = ["EOS_ACCESS_KEY", "EOS_SECRET_KEY", "EOS_TOKEN"];
+const COS: [&str; 3] = ["COS_SECRETID", "COS_SECRETKEY", ""];
+const OBS: [&str; 3] = ["HWCLOUD_ACCESS_KEY", "HWCLOUD_SECRET_KEY", "HWCLOUD_SECURITY_TOKEN"];
 const ANY: [&str; 3] = ["ACCESS_KEY", "SECRET_KEY", "SESSION_TOKEN"];
 
 /// Variables by which a platform says that it provides credentials.
@@ -55,6 +57,8 @@ impl Source {
             Service::Oss => [OSS, AWS, ANY],
             Service::Scaleway => [SCALEWAY, AWS, ANY],
             Service::Eos => [EOS, AWS, ANY],
+            Service::Cos => [COS, AWS, ANY],
+            Service::Obs => [OBS, AWS, ANY],
             _ => [AWS, AWS, ANY],
         };
         for [access, secret, token] in names {

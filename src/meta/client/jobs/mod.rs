@@ -6,11 +6,14 @@
 mod change_log;
 mod deleted_files;
 mod slices;
+mod times;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{debug, warn};
+
+pub(super) use times::JobTimes;
 
 use super::Meta;
 use crate::error::Result;
@@ -72,14 +75,17 @@ impl Job {
 impl Meta {
     /// Does the job now, whoever's turn it is; answers how many things it dealt with.
     pub async fn run_job(&self, job: Job) -> Result<u64> {
+        let (times, now) = (&self.job_times, Timestamp::now().sec);
         match job {
             Job::StaleSessions => self.clean_stale_sessions().await,
-            Job::DeletedFiles => self.clean_deleted_files(Timestamp::now().sec).await,
-            Job::Slices => self.clean_slices().await,
+            Job::DeletedFiles => {
+                times.measure("cleanupDeletedFiles", self.clean_deleted_files(now)).await
+            }
+            Job::Slices => times.measure("cleanupSlices", self.clean_slices()).await,
             Job::Trash => {
-                let now = Timestamp::now().sec;
-                let (emptied, released) =
-                    (self.clean_trash(now).await, self.clean_delayed_slices(now).await);
+                let emptied = times.measure("cleanTrashFile", self.clean_trash(now)).await;
+                let released =
+                    times.measure("cleanDelayedSlice", self.clean_delayed_slices(now)).await;
                 Ok(emptied? + released?)
             }
             Job::ChangeLog => self.trim_change_log().await,

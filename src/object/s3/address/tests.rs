@@ -133,6 +133,16 @@ fn other_services_name_the_region_in_their_own_place() {
             "vol.nyc3.digitaloceanspaces.com",
             ("vol", "https://nyc3.digitaloceanspaces.com", "nyc3", false),
         ),
+        (
+            Service::Cos,
+            "vol-1250000000.cos.ap-guangzhou.myqcloud.com",
+            ("vol-1250000000", "https://cos.ap-guangzhou.myqcloud.com", "ap-guangzhou", false),
+        ),
+        (
+            Service::Obs,
+            "vol.obs.cn-north-4.myhuaweicloud.com",
+            ("vol", "https://obs.cn-north-4.myhuaweicloud.com", "cn-north-4", false),
+        ),
         (Service::Oos, "vol.oos-sd.ctyunapi.cn", ("vol", "https://oos-sd.ctyunapi.cn", "sd", true)),
         (
             Service::Eos,

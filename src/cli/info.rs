@@ -1,0 +1,343 @@
+//! `info`: what a mount knows of a path or an inode.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use nix::errno::Errno;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::controller::{Answer, Controller, told};
+use super::table;
+
+const INFO: u32 = 1005;
+/// Of mounts older than 1.1.
+const LEGACY_INFO: u32 = 1003;
+/// Bytes of a chunk.
+const CHUNK: u64 = 64 << 20;
+
+#[derive(Debug, Args)]
+pub struct Info {
+    /// Paths in a mount, or with --inode numbers
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<String>,
+    /// Numbers of inodes instead of paths; the current directory is in the mount
+    #[arg(short, long)]
+    inode: bool,
+    /// Add up all that is below a directory
+    #[arg(short, long)]
+    recursive: bool,
+    /// Look at every file instead of believing what directories say of themselves
+    #[arg(long)]
+    strict: bool,
+    /// Slices instead of objects
+    #[arg(long)]
+    raw: bool,
+    /// A list of objects in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the mount answers.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Response {
+    ino: u64,
+    failed: bool,
+    reason: String,
+    summary: Summary,
+    paths: Option<Vec<String>>,
+    chunks: Option<Vec<Slice>>,
+    objects: Option<Vec<Object>>,
+    #[serde(rename = "PLocks")]
+    plocks: Option<Vec<HeldRange>>,
+    #[serde(rename = "FLocks")]
+    flocks: Option<Vec<HeldFile>>,
+    /// Not told by mounts older than 1.4.
+    tier: Option<Tier>,
+    #[serde(default)]
+    restore_status: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Summary {
+    length: u64,
+    size: u64,
+    files: u64,
+    dirs: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Slice {
+    chunk_index: u64,
+    id: u64,
+    size: u64,
+    off: u64,
+    len: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Object {
+    chunk_index: u64,
+    key: String,
+    size: u64,
+    off: u64,
+    len: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct HeldRange {
+    sid: u64,
+    owner: u64,
+    #[serde(rename = "Type")]
+    kind: u32,
+    pid: u32,
+    start: u64,
+    end: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct HeldFile {
+    sid: u64,
+    owner: u64,
+    #[serde(rename = "Type")]
+    kind: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Tier {
+    #[serde(rename = "ID")]
+    id: u8,
+    storage_class: String,
+    tag: String,
+}
+
+impl Info {
+    pub async fn run(self) -> anyhow::Result<()> {
+        let mut all = Vec::new();
+        for path in &self.paths {
+            let (at, ino) = self.find(path)?;
+            let mut controller = Controller::open(&at)?;
+            match controller.ask(INFO, &self.body(ino), |_, _| {}).await? {
+                Answer::Data(data) if self.json => {
+                    all.push(serde_json::from_slice::<Value>(&data)?);
+                }
+                Answer::Data(data) => {
+                    print!("{}", described(path, &serde_json::from_slice(&data)?)?)
+                }
+                Answer::Failed(Errno::EINVAL) if !self.json => {
+                    let body = &self.body(ino)[..10];
+                    let text = Controller::open(&at)?.ask_for_text(LEGACY_INFO, body).await?;
+                    print!("{path} :\n{text}");
+                }
+                Answer::Failed(errno) => bail!("{path}: {}", told(errno)),
+                Answer::Done => bail!("{path}: the mount answered nothing"),
+            }
+        }
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&all)?);
+        }
+        Ok(())
+    }
+
+    /// Where to ask, and for what.
+    fn find(&self, path: &str) -> anyhow::Result<(PathBuf, u64)> {
+        if self.inode {
+            let ino = path.parse().with_context(|| format!("{path:?} is not an inode number"))?;
+            let here = std::env::current_dir().context("cannot tell where this is")?;
+            return Ok((here, ino));
+        }
+        let at =
+            std::path::absolute(path).with_context(|| format!("cannot tell where {path} is"))?;
+        let found =
+            Path::new(path).symlink_metadata().with_context(|| format!("cannot look at {path}"))?;
+        Ok((at, found.ino()))
+    }
+
+    fn body(&self, ino: u64) -> Vec<u8> {
+        let flags = [self.recursive, self.raw, self.strict].map(u8::from);
+        [&ino.to_be_bytes()[..], &flags].concat()
+    }
+}
+
+/// What a person reads.
+fn described(path: &str, response: &Response) -> anyhow::Result<String> {
+    if response.failed {
+        bail!("{path}: {}", response.reason);
+    }
+    let Summary { length, size, files, dirs } = response.summary;
+    let mut lines = vec![
+        format!("{path} :"),
+        format!("  inode: {}", response.ino),
+        format!("  files: {files}"),
+        format!("   dirs: {dirs}"),
+        format!(" length: {}", bytes(length)),
+        format!("   size: {}", bytes(size)),
+    ];
+    match response.paths.as_deref().unwrap_or_default() {
+        [] => lines.push("   path: unknown".to_owned()),
+        [path] => lines.push(format!("   path: {path}")),
+        paths => {
+            lines.push("  paths:".to_owned());
+            lines.extend(paths.iter().map(|path| format!("\t{path}")));
+        }
+    }
+    if let Some(Tier { id, storage_class, tag }) = &response.tier {
+        let tag = if tag.is_empty() { String::new() } else { format!(" tag: {tag}") };
+        lines.push(format!("   tier: {id}->{storage_class}{tag}"));
+    }
+    if !response.restore_status.is_empty() {
+        lines.push(format!("   restore status: {}", response.restore_status));
+    }
+    let mut text = lines.join("\n") + "\n";
+    for (title, rows) in tables(response) {
+        if rows.len() > 1 {
+            text += &format!(" {title}:\n{}", table::render(&rows));
+        }
+    }
+    Ok(text)
+}
+
+/// Each with its header.
+fn tables(response: &Response) -> [(&'static str, Vec<Vec<String>>); 4] {
+    let header = |names: &[&str]| vec![names.iter().map(|name| (*name).to_owned()).collect()];
+    let row = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<String>>();
+
+    let mut chunks = header(&["chunkIndex", "sliceId", "size", "offset", "length"]);
+    for slice in response.chunks.iter().flatten() {
+        chunks.push(row(&[slice.chunk_index, slice.id, slice.size, slice.off, slice.len]));
+    }
+    let mut objects = header(&["chunkIndex", "objectName", "size", "offset", "length", "pos"]);
+    for (object, pos) in positions(response) {
+        let mut cells = row(&[object.chunk_index, object.size, object.off, object.len, pos]);
+        cells.insert(1, object.key.clone());
+        objects.push(cells);
+    }
+    let mut flocks = header(&["Sid", "Owner", "Type"]);
+    for lock in response.flocks.iter().flatten() {
+        let mut cells = row(&[lock.sid, lock.owner]);
+        cells.push(lock.kind.clone());
+        flocks.push(cells);
+    }
+    let mut plocks = header(&["Sid", "Owner", "Type", "Pid", "Start", "End"]);
+    for lock in response.plocks.iter().flatten() {
+        let mut cells = row(&[lock.sid, lock.owner, lock.pid.into(), lock.start, lock.end]);
+        let kind = match lock.kind {
+            0 => "R",
+            1 => "W",
+            _ => "UNKNOWN",
+        };
+        cells.insert(2, kind.to_owned());
+        plocks.push(cells);
+    }
+    [("chunks", chunks), ("objects", objects), ("flocks", flocks), ("plocks", plocks)]
+}
+
+/// The objects that lie within the file, with where in it they begin.
+fn positions(response: &Response) -> Vec<(&Object, u64)> {
+    let mut positions: Vec<(&Object, u64)> = Vec::new();
+    for object in response.objects.iter().flatten() {
+        let pos = match positions.last() {
+            Some((last, pos)) if last.chunk_index == object.chunk_index => pos + last.len,
+            _ => object.chunk_index * CHUNK,
+        };
+        if pos + object.len > response.summary.length {
+            break;
+        }
+        positions.push((object, pos));
+    }
+    positions
+}
+
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if count < 1 << 10 {
+        return format!("{count} Bytes");
+    }
+    let (mut amount, mut unit) = (count, 0);
+    while unit < UNITS.len() - 1 && amount >= 1 << 20 {
+        amount >>= 10;
+        unit += 1;
+    }
+    format!("{:.2} {} ({count} Bytes)", amount as f64 / 1024.0, UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn response() -> Value {
+        json!({
+            "Ino": 5, "Failed": false, "Reason": "",
+            "Summary": {"Length": 67_108_870, "Size": 67_112_960, "Files": 1, "Dirs": 0},
+            "Paths": ["/f"], "Chunks": null,
+            "Objects": [
+                {"ChunkIndex": 0, "Key": "vol/a", "Size": 10, "Off": 2, "Len": 8},
+                {"ChunkIndex": 0, "Key": "vol/b", "Size": 20, "Off": 0, "Len": 20},
+                {"ChunkIndex": 1, "Key": "vol/c", "Size": 6, "Off": 0, "Len": 6},
+            ],
+            "PLocks": [{"Sid": 1, "Owner": 2, "Type": 1, "Pid": 3, "Start": 4, "End": 5}],
+            "FLocks": null, "Tier": {"ID": 0, "StorageClass": "actual()", "Tag": ""},
+            "RestoreStatus": "",
+        })
+    }
+
+    #[test]
+    fn a_file_is_described() {
+        let text = described("f", &serde_json::from_value(response()).unwrap()).unwrap();
+        let expected = "\
+f :
+  inode: 5
+  files: 1
+   dirs: 0
+ length: 64.00 MiB (67108870 Bytes)
+   size: 64.00 MiB (67112960 Bytes)
+   path: /f
+   tier: 0->actual()
+ objects:
++------------+------------+------+--------+--------+----------+
+| chunkIndex | objectName | size | offset | length |    pos   |
++------------+------------+------+--------+--------+----------+
+| 0          |      vol/a |   10 |      2 |      8 |        0 |
+| 0          |      vol/b |   20 |      0 |     20 |        8 |
+| 1          |      vol/c |    6 |      0 |      6 | 67108864 |
++------------+------------+------+--------+--------+----------+
+ plocks:
++-----+-------+------+-----+-------+-----+
+| Sid | Owner | Type | Pid | Start | End |
++-----+-------+------+-----+-------+-----+
+| 1   |     2 |    W |   3 |     4 |   5 |
++-----+-------+------+-----+-------+-----+
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn an_older_mount_says_nothing_of_tiers() {
+        let mut response = response();
+        let fields = response.as_object_mut().unwrap();
+        fields.remove("Tier");
+        fields.remove("RestoreStatus");
+        let text = described("f", &serde_json::from_value(response).unwrap()).unwrap();
+        assert!(!text.contains("tier"), "{text}");
+    }
+
+    #[test]
+    fn a_failure_is_an_error() {
+        let mut response = response();
+        response["Failed"] = true.into();
+        response["Reason"] = "no such file or directory".into();
+        let error = described("f", &serde_json::from_value(response).unwrap()).unwrap_err();
+        assert_eq!(error.to_string(), "f: no such file or directory");
+    }
+}

@@ -1,0 +1,139 @@
+//! `rmr`: removes trees of a mount, by the mount itself.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::controller::{Answer, Controller, told};
+
+const REMOVE: u32 = 1002;
+const SKIP_TRASH: u8 = 1;
+/// Where nobody watches, how often a line tells how far it is.
+const TELLING: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Args)]
+pub struct Rmr {
+    /// What to remove, with all that is below
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+    /// Remove for good instead of into the trash; only for root
+    #[arg(long)]
+    skip_trash: bool,
+    /// Directories emptied at once
+    #[arg(short = 'p', long, value_name = "N", default_value_t = 50,
+          value_parser = clap::value_parser!(u8).range(1..))]
+    threads: u8,
+}
+
+impl Rmr {
+    pub async fn run(self) -> anyhow::Result<()> {
+        if self.skip_trash && !nix::unistd::geteuid().is_root() {
+            bail!("--skip-trash is only for root");
+        }
+        for path in &self.paths {
+            let count = self.remove(path).await?;
+            println!("{}: removed {count} entries", path.display());
+        }
+        Ok(())
+    }
+
+    async fn remove(&self, path: &Path) -> anyhow::Result<u64> {
+        let (dir, name) = place(path)?;
+        let found = dir.metadata().with_context(|| format!("cannot look at {}", dir.display()))?;
+        let mut controller = Controller::open(&dir)?;
+        let mut bar = Bar::new(path);
+        let body = body(found.ino(), &name, self.skip_trash, self.threads)?;
+        let answer = controller.ask(REMOVE, &body, |count, _| bar.tell(count)).await;
+        let count = bar.end();
+        match answer.with_context(|| format!("cannot remove {}", path.display()))? {
+            Answer::Done => Ok(count),
+            Answer::Failed(errno) => {
+                let removed = if count > 0 {
+                    format!(" after {count} entries were removed")
+                } else {
+                    String::new()
+                };
+                bail!("cannot remove {}: {}{removed}", path.display(), told(errno));
+            }
+            Answer::Data(_) => bail!("the mount answered something else than was asked for"),
+        }
+    }
+}
+
+/// The directory and the name in it.
+fn place(path: &Path) -> anyhow::Result<(PathBuf, Vec<u8>)> {
+    let whole = std::path::absolute(path)
+        .with_context(|| format!("cannot tell where {} is", path.display()))?;
+    match (whole.parent(), whole.file_name().map(OsStr::as_bytes)) {
+        (Some(dir), Some(name)) => Ok((dir.to_owned(), name.to_owned())),
+        _ => bail!("{} has no name that could be removed", path.display()),
+    }
+}
+
+fn body(dir: u64, name: &[u8], skip_trash: bool, threads: u8) -> anyhow::Result<Vec<u8>> {
+    let length = u8::try_from(name.len()).context("the name is too long")?;
+    let flags = if skip_trash { SKIP_TRASH } else { 0 };
+    Ok([&dir.to_be_bytes()[..], &[length], name, &[flags, threads]].concat())
+}
+
+/// Progress: a bar on a terminal, a line now and then elsewhere.
+struct Bar {
+    bar: ProgressBar,
+    path: String,
+    count: u64,
+    told: Instant,
+}
+
+impl Bar {
+    fn new(path: &Path) -> Self {
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template(
+            "{spinner} {prefix}: {human_pos} entries removed, {per_sec}, {elapsed}",
+        ) {
+            bar.set_style(style);
+        }
+        bar.set_prefix(path.display().to_string());
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Self { bar, path: path.display().to_string(), count: 0, told: Instant::now() }
+    }
+
+    fn tell(&mut self, count: u64) {
+        self.count = count;
+        self.bar.set_position(count);
+        if self.bar.is_hidden() && self.told.elapsed() >= TELLING {
+            eprintln!("{}: {count} entries removed so far", self.path);
+            self.told = Instant::now();
+        }
+    }
+
+    fn end(self) -> u64 {
+        self.bar.finish_and_clear();
+        self.count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_directory_and_a_name() {
+        let name = |path: &str| place(Path::new(path)).map(|(dir, name)| (dir, name)).ok();
+        assert_eq!(name("/mnt/a/"), Some(("/mnt".into(), b"a".to_vec())));
+        assert_eq!(name("/mnt/a/."), Some(("/mnt".into(), b"a".to_vec())));
+        assert_eq!(name("/mnt/a/.."), None);
+        assert_eq!(name("/"), None);
+    }
+
+    #[test]
+    fn a_request_has_exactly_these_bytes() {
+        let body = body(2, b"abc", true, 50).unwrap();
+        assert_eq!(body, b"\0\0\0\0\0\0\0\x02\x03abc\x01\x32");
+    }
+}

@@ -1,0 +1,121 @@
+//! The mount is killed while it works: what was synced is there, and what it held is freed.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::kit::{KIB, assert_same, bytes, names, open};
+use crate::on_both;
+use crate::process::{Kind, Process, posix};
+use crate::support::rig::{Client, Mounted, Rig, eventually};
+
+on_both! {
+    what_was_synced_survives_a_kill,
+    what_a_killed_mount_held_is_freed,
+}
+
+fn what_was_synced_survives_a_kill(rig: Rig) {
+    rig.format(&[]);
+    let mut synced = Vec::new();
+    for round in 0..3_u64 {
+        let mount = rig.mount(&[]);
+        check(&mount, &synced);
+        let done = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for writer in 0..3_u64 {
+                // By its root: once it is unmounted, its path is that of the folder below.
+                let (root, done) = (File::open(mount.path()).unwrap(), &done);
+                scope.spawn(move || {
+                    // Until the mount is gone.
+                    for n in 0.. {
+                        let seed = round * 1_000_000 + writer * 100_000 + n;
+                        let name = format!("f{seed}");
+                        let content = bytes(seed, 40 * KIB + seed % 7000);
+                        let write = || -> std::io::Result<()> {
+                            let mut file = create(&root, &name)?;
+                            // In parts, so that some are on their way when it ends.
+                            for part in content.chunks(9000) {
+                                file.write_all(part)?;
+                            }
+                            if n % 3 == 0 {
+                                // Not synced: closed.
+                                drop(file);
+                            } else {
+                                file.sync_all()?;
+                                // What comes after is nobody's promise.
+                                file.write_all_at(b"later", content.len() as u64)?;
+                                done.lock().unwrap().push(seed);
+                            }
+                            Ok(())
+                        };
+                        if write().is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            thread::sleep(Duration::from_millis(1500));
+            mount.kill();
+        });
+        let done = done.into_inner().unwrap();
+        assert!(!done.is_empty(), "nothing was synced before the kill");
+        synced.extend(done);
+    }
+    let mount = rig.mount(&[]);
+    check(&mount, &synced);
+    // Every file can be read, whatever it holds.
+    for name in names(mount.path()) {
+        fs::read(mount.at(name)).unwrap();
+    }
+    let other = rig.mount_by(Client::Go, &[]);
+    check(&other, &synced);
+    drop((mount, other));
+    rig.go.run("fsck", &[]).ok();
+}
+
+fn create(root: &File, name: &str) -> std::io::Result<File> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
+    Ok(File::from(rustix::fs::openat(root, name, flags, Mode::from_raw_mode(0o644))?))
+}
+
+fn check(mount: &Mounted, synced: &[u64]) {
+    for seed in synced {
+        let found = fs::read(mount.at(format!("f{seed}"))).unwrap();
+        let expected = bytes(*seed, 40 * KIB + seed % 7000);
+        assert!(found.len() >= expected.len(), "f{seed} is too short: {}", found.len());
+        assert_same(&found[..expected.len()], &expected);
+    }
+}
+
+fn what_a_killed_mount_held_is_freed(rig: Rig) {
+    rig.format(&[]);
+    let dying = rig.mount(&["--heartbeat", "1"]);
+    let (flocked, ranged, removed) =
+        (open(dying.at("flock")), open(dying.at("range")), open(dying.at("removed")));
+    flocked.lock().unwrap();
+    posix(&ranged, Kind::Write, 0, 0).unwrap();
+    removed.write_all_at(&bytes(1, 100 * KIB), 0).unwrap();
+    removed.sync_all().unwrap();
+    fs::remove_file(dying.at("removed")).unwrap();
+    let sessions = || rig.go.status()["Sessions"].as_array().map_or(0, Vec::len);
+    assert_eq!(sessions(), 1);
+    assert_eq!(rig.go.dump()["Sustained"].as_array().map_or(0, Vec::len), 1);
+    dying.kill();
+    drop((flocked, ranged, removed));
+    // The session is left behind, until somebody finds that it stopped.
+    let mount = rig.mount_with_jobs(&["--heartbeat", "1"]);
+    eventually("the old session is gone", || sessions() == 1);
+    let file = open(mount.at("flock"));
+    eventually("the flock is free", || file.try_lock().is_ok());
+    let mut process = Process::locking(&mount.at("range"), Kind::Write, 0, 0);
+    process.says("locked");
+    drop(process);
+    eventually("the removed file is gone", || {
+        rig.go.dump()["Sustained"].as_array().map_or(0, Vec::len) == 0
+    });
+}

@@ -1,0 +1,170 @@
+//! Other processes: what hangs must hang there, and POSIX locks belong to a process.
+
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+use std::{env, thread};
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc::{F_RDLCK, F_UNLCK, F_WRLCK, SEEK_SET, flock};
+use nix::sys::signal::Signal;
+
+use crate::support::command::wait;
+use crate::support::rig::{PATIENCE, signal};
+
+/// The name under which the test program plays another process, and the variable with its part.
+const PART: &str = "process::another_process";
+const ORDER: &str = "JFS_TEST_ORDER";
+
+/// A range lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Read,
+    Write,
+    Unlock,
+}
+
+/// Sets a POSIX lock of this process: 0 bytes are all to the end.
+pub fn posix(file: &std::fs::File, kind: Kind, start: i64, len: i64) -> nix::Result<()> {
+    fcntl(file, FcntlArg::F_SETLK(&range(kind, start, len))).map(drop)
+}
+
+/// Sets a lock of this open file.
+pub fn of_file(file: &std::fs::File, kind: Kind, start: i64, len: i64) -> nix::Result<()> {
+    fcntl(file, FcntlArg::F_OFD_SETLK(&range(kind, start, len))).map(drop)
+}
+
+/// Who would be in the way of a POSIX lock, if anyone: their process and range.
+pub fn in_the_way(file: &std::fs::File, kind: Kind) -> Option<(i32, i64, i64)> {
+    let mut found = range(kind, 0, 0);
+    fcntl(file, FcntlArg::F_GETLK(&mut found)).unwrap();
+    let free = i32::from(found.l_type) == F_UNLCK;
+    (!free).then_some((found.l_pid, found.l_start, found.l_len))
+}
+
+/// Another process, killed if the test forgets it.
+pub struct Process {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Process {
+    pub fn start(program: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        Self::spawn(command)
+    }
+
+    /// One that takes a POSIX lock, says `locked`, and keeps it until its end. It waits for it if
+    /// need be, and says `waiting` before.
+    pub fn locking(path: &Path, kind: Kind, start: i64, len: i64) -> Self {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["--exact", PART, "--ignored", "--nocapture"]);
+        command.env(ORDER, format!("{kind:?} {start} {len} {}", path.display()));
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, output }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it has said this.
+    #[track_caller]
+    pub fn says(&mut self, word: &str) {
+        let mut line = String::new();
+        while self.output.read_line(&mut line).unwrap() > 0 {
+            if line.trim() == word {
+                return;
+            }
+            line.clear();
+        }
+        panic!("never said {word}: {}", self.complaint());
+    }
+
+    pub fn signal(&self, which: Signal) {
+        signal(self.pid(), which);
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Lets it run into whatever it waits for.
+    #[track_caller]
+    pub fn blocks(&mut self) {
+        thread::sleep(Duration::from_millis(500));
+        assert!(self.is_running(), "it should have waited: {}", self.complaint());
+    }
+
+    /// Ends it and waits for that.
+    #[track_caller]
+    pub fn end(mut self) {
+        drop(self.child.stdin.take());
+        assert!(wait(&mut self.child, PATIENCE).is_some(), "it does not end");
+    }
+
+    /// Waits for its end; answers whether it succeeded.
+    #[track_caller]
+    pub fn finish(mut self) -> bool {
+        wait(&mut self.child, PATIENCE).expect("it does not end").success()
+    }
+
+    fn complaint(&mut self) -> String {
+        let mut all = String::new();
+        if !self.is_running()
+            && let Some(mut stderr) = self.child.stderr.take()
+        {
+            let _ = stderr.read_to_string(&mut all);
+        }
+        all
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = wait(&mut self.child, Duration::from_secs(5));
+    }
+}
+
+#[test]
+#[ignore = "the part of another process, played for other tests"]
+fn another_process() {
+    let Ok(order) = env::var(ORDER) else { return };
+    let words: Vec<&str> = order.splitn(4, ' ').collect();
+    let [kind, start, len, path] = words[..] else { panic!("{order}") };
+    let kind = if kind == "Read" { Kind::Read } else { Kind::Write };
+    let lock = range(kind, start.parse().unwrap(), len.parse().unwrap());
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    if fcntl(&file, FcntlArg::F_SETLK(&lock)).is_err() {
+        say("waiting");
+        fcntl(&file, FcntlArg::F_SETLKW(&lock)).unwrap();
+    }
+    say("locked");
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+fn say(word: &str) {
+    println!("\n{word}");
+    std::io::stdout().flush().unwrap();
+}
+
+fn range(kind: Kind, start: i64, len: i64) -> flock {
+    let kind = match kind {
+        Kind::Read => F_RDLCK,
+        Kind::Write => F_WRLCK,
+        Kind::Unlock => F_UNLCK,
+    };
+    let whence = SEEK_SET.try_into().unwrap();
+    let kind = kind.try_into().unwrap();
+    flock { l_type: kind, l_whence: whence, l_start: start, l_len: len, l_pid: 0 }
+}

@@ -1,0 +1,239 @@
+//! Extended attributes and access control lists.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use rustix::fs::{XattrFlags, getxattr, lgetxattr, listxattr, removexattr, setxattr};
+use rustix::io::Errno;
+
+use crate::kit::{SOMEBODY, as_user, refused};
+use crate::on_both;
+use crate::support::command::run;
+use crate::support::rig::{Mounted, PATIENCE, Rig};
+
+const ACCESS: &str = "system.posix_acl_access";
+const DEFAULT: &str = "system.posix_acl_default";
+
+on_both! {
+    attributes_are_set_listed_and_removed,
+    setting_may_insist_on_old_or_new,
+    buffers_that_are_too_small_are_told,
+    attributes_of_a_symlink_are_its_own,
+    without_the_option_there_are_none,
+    an_acl_grants_and_denies,
+    an_acl_and_the_mode_agree,
+    a_default_acl_is_inherited,
+    acls_are_what_the_tools_say,
+    a_volume_without_acls_has_none,
+}
+
+fn attributes_are_set_listed_and_removed(rig: Rig) {
+    let mount = with_xattrs(&rig);
+    fs::write(mount.at("f"), "").unwrap();
+    let path = mount.at("f");
+    for (name, value) in [("user.one", &b"value"[..]), ("user.two", b"\0\xff"), ("trusted.t", b"x")]
+    {
+        setxattr(&path, name, value, XattrFlags::empty()).unwrap();
+        assert_eq!(get(&path, name).unwrap(), value);
+    }
+    let big = vec![7; 60_000];
+    setxattr(&path, "user.big", &big, XattrFlags::empty()).unwrap();
+    assert_eq!(get(&path, "user.big").unwrap(), big);
+    assert_eq!(list(&path), ["trusted.t", "user.big", "user.one", "user.two"]);
+    removexattr(&path, "user.one").unwrap();
+    assert_eq!(refused(get(&path, "user.one")), Errno::NODATA);
+    assert_eq!(refused(removexattr(&path, "user.one")), Errno::NODATA);
+    assert_eq!(list(&path), ["trusted.t", "user.big", "user.two"]);
+}
+
+fn setting_may_insist_on_old_or_new(rig: Rig) {
+    let mount = with_xattrs(&rig);
+    fs::write(mount.at("f"), "").unwrap();
+    let set = |value: &[u8], flags| setxattr(mount.at("f"), "user.a", value, flags);
+    assert_eq!(refused(set(b"1", XattrFlags::REPLACE)), Errno::NODATA);
+    set(b"1", XattrFlags::CREATE).unwrap();
+    assert_eq!(refused(set(b"2", XattrFlags::CREATE)), Errno::EXIST);
+    assert_eq!(get(&mount.at("f"), "user.a").unwrap(), b"1");
+    set(b"2", XattrFlags::REPLACE).unwrap();
+    assert_eq!(get(&mount.at("f"), "user.a").unwrap(), b"2");
+}
+
+fn buffers_that_are_too_small_are_told(rig: Rig) {
+    let mount = with_xattrs(&rig);
+    let path = mount.at("f");
+    fs::write(&path, "").unwrap();
+    setxattr(&path, "user.a", b"0123456789", XattrFlags::empty()).unwrap();
+    assert_eq!(refused(getxattr(&path, "user.a", &mut [0_u8; 9][..])), Errno::RANGE);
+    assert_eq!(refused(listxattr(&path, &mut [0_u8; 6][..])), Errno::RANGE);
+    // The tool asks for the length first.
+    let mut tool = Command::new("getfattr");
+    tool.args(["--absolute-names", "--dump"]).arg(&path);
+    let said = run(tool, PATIENCE).ok().stdout;
+    assert!(said.contains("user.a=\"0123456789\""), "{said}");
+}
+
+fn attributes_of_a_symlink_are_its_own(rig: Rig) {
+    let mount = with_xattrs(&rig);
+    fs::write(mount.at("f"), "").unwrap();
+    symlink("f", mount.at("s")).unwrap();
+    let link = mount.at("s");
+    rustix::fs::lsetxattr(&link, "trusted.a", b"link", XattrFlags::empty()).unwrap();
+    let mut value = [0; 4];
+    assert_eq!(lgetxattr(&link, "trusted.a", &mut value).unwrap(), 4);
+    assert_eq!(refused(get(&link, "trusted.a")), Errno::NODATA);
+}
+
+fn without_the_option_there_are_none(rig: Rig) {
+    let mount = rig.start();
+    fs::write(mount.at("f"), "").unwrap();
+    let set = setxattr(mount.at("f"), "user.a", b"1", XattrFlags::empty());
+    assert_eq!(refused(set), Errno::OPNOTSUPP);
+    assert_eq!(refused(get(&mount.at("f"), "user.a")), Errno::OPNOTSUPP);
+}
+
+fn an_acl_grants_and_denies(rig: Rig) {
+    let mount = with_acls(&rig);
+    let path = mount.at("f");
+    fs::write(&path, "text").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(as_user(SOMEBODY, || refused(fs::read(&path))), Errno::ACCESS);
+    set_acl(
+        &path,
+        ACCESS,
+        &[(1, 6, None), (2, 4, Some(SOMEBODY)), (4, 0, None), (16, 4, None), (32, 0, None)],
+    );
+    as_user(SOMEBODY, || {
+        assert_eq!(fs::read(&path).unwrap(), b"text");
+        assert_eq!(refused(fs::write(&path, "")), Errno::ACCESS);
+    });
+    assert_eq!(as_user(SOMEBODY + 1, || refused(fs::read(&path))), Errno::ACCESS);
+    // The mask takes away what the entry gives.
+    set_acl(
+        &path,
+        ACCESS,
+        &[(1, 6, None), (2, 7, Some(SOMEBODY)), (4, 0, None), (16, 1, None), (32, 4, None)],
+    );
+    assert_eq!(as_user(SOMEBODY, || refused(fs::read(&path))), Errno::ACCESS);
+    assert_eq!(as_user(SOMEBODY + 1, || fs::read(&path).unwrap()), b"text");
+    removexattr(&path, ACCESS).unwrap();
+    assert_eq!(refused(get(&path, ACCESS)), Errno::NODATA);
+}
+
+fn an_acl_and_the_mode_agree(rig: Rig) {
+    let mount = with_acls(&rig);
+    let path = mount.at("f");
+    fs::write(&path, "").unwrap();
+    let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
+    // As plain as a mode: stored as one.
+    set_acl(&path, ACCESS, &[(1, 7, None), (4, 5, None), (32, 1, None)]);
+    assert_eq!(mode(), 0o751);
+    assert_eq!(refused(get(&path, ACCESS)), Errno::NODATA);
+    set_acl(
+        &path,
+        ACCESS,
+        &[(1, 6, None), (4, 4, None), (8, 6, Some(77)), (16, 6, None), (32, 4, None)],
+    );
+    // Where the group's bits are, the mask shows.
+    assert_eq!(mode(), 0o664);
+    fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    let rule = acl(&[(1, 6, None), (4, 4, None), (8, 6, Some(77)), (16, 4, None), (32, 0, None)]);
+    assert_eq!(get(&path, ACCESS).unwrap(), rule);
+}
+
+fn a_default_acl_is_inherited(rig: Rig) {
+    let mount = with_acls(&rig);
+    fs::create_dir(mount.at("d")).unwrap();
+    let rule = [(1, 7, None), (2, 7, Some(SOMEBODY)), (4, 5, None), (16, 7, None), (32, 0, None)];
+    set_acl(&mount.at("d"), DEFAULT, &rule);
+    fs::create_dir(mount.at("d/sub")).unwrap();
+    fs::write(mount.at("d/f"), "").unwrap();
+    assert_eq!(get(&mount.at("d/sub"), DEFAULT).unwrap(), acl(&rule));
+    assert_eq!(get(&mount.at("d/sub"), ACCESS).unwrap(), acl(&rule));
+    // A file made with 0666 gets no right to run.
+    let file = [(1, 6, None), (2, 7, Some(SOMEBODY)), (4, 5, None), (16, 6, None), (32, 0, None)];
+    assert_eq!(get(&mount.at("d/f"), ACCESS).unwrap(), acl(&file));
+    assert_eq!(refused(get(&mount.at("d/f"), DEFAULT)), Errno::NODATA);
+    assert_eq!(fs::metadata(mount.at("d/f")).unwrap().mode() & 0o777, 0o660);
+    let set = setxattr(mount.at("d/f"), DEFAULT, &acl(&rule), XattrFlags::empty());
+    assert_eq!(refused(set), Errno::ACCESS);
+}
+
+fn acls_are_what_the_tools_say(rig: Rig) {
+    let mount = with_acls(&rig);
+    fs::create_dir(mount.at("d")).unwrap();
+    let tool = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(arguments).arg(mount.at("d"));
+        run(command, PATIENCE).ok().stdout
+    };
+    tool("setfacl", &["-m", "u:4000:rwx,g:77:r-x,m::rwx"]);
+    tool("setfacl", &["-d", "-m", "u:4000:r-x"]);
+    let said = tool("getfacl", &["--absolute-names", "--numeric", "--omit-header"]);
+    let lines: Vec<&str> = said.lines().filter(|line| !line.is_empty()).collect();
+    let access =
+        ["user::rwx", "user:4000:rwx", "group::r-x", "group:77:r-x", "mask::rwx", "other::r-x"];
+    let default = [
+        "default:user::rwx",
+        "default:user:4000:r-x",
+        "default:group::r-x",
+        "default:mask::r-x",
+        "default:other::r-x",
+    ];
+    assert_eq!(lines, [&access[..], &default].concat());
+    tool("setfacl", &["-b", "-k"]);
+    let said = tool("getfacl", &["--absolute-names", "--numeric", "--omit-header", "--skip-base"]);
+    assert_eq!(said.trim(), "");
+}
+
+fn a_volume_without_acls_has_none(rig: Rig) {
+    let mount = with_xattrs(&rig);
+    fs::write(mount.at("f"), "").unwrap();
+    let rule = acl(&[(1, 7, None), (4, 5, None), (32, 1, None)]);
+    let set = setxattr(mount.at("f"), ACCESS, &rule, XattrFlags::empty());
+    assert_eq!(refused(set), Errno::OPNOTSUPP);
+}
+
+fn with_xattrs(rig: &Rig) -> Mounted {
+    rig.format(&[]);
+    rig.mount(&["--enable-xattr"])
+}
+
+fn with_acls(rig: &Rig) -> Mounted {
+    rig.format(&["--enable-acl"]);
+    rig.mount(&["--enable-xattr"])
+}
+
+fn get(path: &Path, name: &str) -> rustix::io::Result<Vec<u8>> {
+    let mut value = vec![0; 1 << 16];
+    let length = getxattr(path, name, &mut value[..])?;
+    value.truncate(length);
+    Ok(value)
+}
+
+fn list(path: &Path) -> Vec<String> {
+    let mut names = vec![0; 1 << 16];
+    let length = listxattr(path, &mut names[..]).unwrap();
+    let names = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let mut names: Vec<String> =
+        names.map(|name| String::from_utf8(name.to_vec()).unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[track_caller]
+fn set_acl(path: &Path, which: &str, entries: &[(u16, u16, Option<u32>)]) {
+    setxattr(path, which, &acl(entries), XattrFlags::empty()).unwrap();
+}
+
+/// What `setfacl` hands to the kernel: version 2, then tag, permissions and id of each entry.
+fn acl(entries: &[(u16, u16, Option<u32>)]) -> Vec<u8> {
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(permissions.to_le_bytes());
+        bytes.extend(id.unwrap_or(u32::MAX).to_le_bytes());
+    }
+    bytes
+}

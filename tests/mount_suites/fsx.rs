@@ -1,0 +1,147 @@
+//! fsx: random reads, writes, maps, cuts, holes and copies of one file, each byte checked.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+
+use crate::suite::{LIMIT, built};
+use crate::support::command::run;
+use crate::support::rig::{Mounted, Rig, long};
+use crate::support::timeout::within;
+
+/// All that it can do.
+const EVERYTHING: &str = "
+    flen = 1000000
+    [opsize]
+    max = 65536
+    [weights]
+    close_open = 2
+    invalidate = 1
+    mapread = 10
+    mapwrite = 10
+    read = 10
+    write = 10
+    truncate = 5
+    fsync = 1
+    fdatasync = 1
+    posix_fallocate = 2
+    punch_hole = 3
+    sendfile = 3
+    posix_fadvise = 1
+    copy_file_range = 3
+";
+
+/// Files that lie in several blocks and chunks: 80 MiB.
+const LARGE: &str = "
+    flen = 83886080
+    [opsize]
+    max = 1048576
+    [weights]
+    close_open = 1
+    mapread = 5
+    mapwrite = 5
+    read = 10
+    write = 10
+    truncate = 1
+    fsync = 1
+    punch_hole = 1
+    copy_file_range = 1
+";
+
+fn operations() -> u32 {
+    if long() { 100_000 } else { 4_000 }
+}
+
+#[test]
+fn several_seeds_on_redis() {
+    within(LIMIT, || several_seeds(&Rig::redis()));
+}
+
+#[test]
+fn several_seeds_on_sqlite() {
+    within(LIMIT, || several_seeds(&Rig::sqlite()));
+}
+
+#[test]
+fn a_seed_on_tikv() {
+    within(LIMIT, || plain(&Rig::tikv(), 21));
+}
+
+#[test]
+fn a_seed_on_tikv_in_several_regions() {
+    within(LIMIT, || plain(&Rig::split_tikv(), 22));
+}
+
+#[test]
+fn with_the_kernels_write_cache_on_redis() {
+    within(LIMIT, || with(&Rig::redis(), &[], &["-o", "writeback_cache"], 31));
+}
+
+#[test]
+fn with_the_kernels_write_cache_on_sqlite() {
+    within(LIMIT, || with(&Rig::sqlite(), &[], &["-o", "writeback_cache"], 32));
+}
+
+#[test]
+fn with_a_tiny_buffer_on_redis() {
+    within(LIMIT, || with(&Rig::redis(), &[], &["--buffer-size", "32"], 41));
+}
+
+#[test]
+fn with_a_tiny_buffer_on_sqlite() {
+    within(LIMIT, || with(&Rig::sqlite(), &[], &["--buffer-size", "32"], 42));
+}
+
+#[test]
+fn with_small_blocks_on_redis() {
+    within(LIMIT, || with(&Rig::redis(), &["--block-size", "1M"], &[], 51));
+}
+
+#[test]
+fn with_small_blocks_on_sqlite() {
+    within(LIMIT, || with(&Rig::sqlite(), &["--block-size", "1M"], &[], 52));
+}
+
+#[test]
+fn with_staging_and_compression_on_redis() {
+    let blocks = &["--block-size", "1M", "--compress", "lz4"];
+    within(LIMIT, || with(&Rig::redis(), blocks, &["--writeback"], 61));
+}
+
+/// A file for each seed, at once.
+fn several_seeds(rig: &Rig) {
+    rig.format(&[]);
+    let mount = rig.mount(&[]);
+    thread::scope(|scope| {
+        for seed in 1..=3 {
+            let (rig, mount) = (&rig, &mount);
+            scope.spawn(move || exercise(rig, mount, EVERYTHING, operations(), seed));
+        }
+    });
+    drop(mount);
+    rig.check();
+}
+
+fn plain(rig: &Rig, seed: u32) {
+    with(rig, &[], &[], seed);
+}
+
+fn with(rig: &Rig, volume: &[&str], options: &[&str], seed: u32) {
+    rig.format(volume);
+    let mount = rig.mount(options);
+    exercise(rig, &mount, EVERYTHING, operations(), seed);
+    exercise(rig, &mount, LARGE, operations() / 10, seed + 1000);
+    drop(mount);
+    rig.check();
+}
+
+#[track_caller]
+fn exercise(rig: &Rig, mount: &Mounted, what: &str, operations: u32, seed: u32) {
+    let configuration = rig.folder().join(format!("fsx-{seed}.toml"));
+    fs::write(&configuration, what).unwrap();
+    let mut command = Command::new(built("fsx"));
+    command.arg("-f").arg(configuration).arg("-P").arg(rig.folder());
+    command.args(["-N", &operations.to_string(), "-S", &seed.to_string()]);
+    command.arg(mount.at(format!("fsx-{seed}")));
+    run(command, LIMIT).ok();
+}

@@ -1,0 +1,120 @@
+//! pjdfstest: what POSIX says about the system calls of a file system.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use crate::suite::{LIMIT, built};
+use crate::support::command::run;
+use crate::support::rig::{Mounted, Rig};
+use crate::support::timeout::within;
+
+/// Users that every Debian has; the second must not be the first's group.
+const CONFIGURATION: &str = r#"
+    [features]
+    posix_fallocate = {}
+    rename_ctime = {}
+    utime_now = {}
+    utimensat = {}
+
+    [settings]
+    naptime = 0.01
+    allow_remount = REMOUNT
+
+    [dummy_auth]
+    entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
+"#;
+
+/// What does not run, and why.
+const SKIPPED: [(&str, &str); 1] =
+    [("link::link_count_max", "a file may have as many links as a number can count")];
+
+/// What is in the name of cases that need a read-only mount.
+const READ_ONLY: &str = "erofs";
+
+/// The suite remounts read-only by mount(8), which would look for a program of that type of file
+/// system: the kernel does it alone. A file that was just closed may be in the way for a moment.
+const MOUNT: &str = r#"#!/bin/sh
+    PATH=/usr/sbin:/usr/bin:/sbin:/bin
+    for try in 1 2 3 4 5 6 7 8 9; do
+        mount -i "$@" 2>/dev/null && exit
+        sleep 0.2
+    done
+    exec mount -i "$@"
+"#;
+
+#[test]
+fn all_of_posix_on_redis() {
+    within(LIMIT, || passes(&Rig::redis()));
+}
+
+#[test]
+fn all_of_posix_on_sqlite() {
+    within(LIMIT, || passes(&Rig::sqlite()));
+}
+
+#[test]
+fn all_of_posix_on_tikv() {
+    within(LIMIT, || passes(&Rig::tikv()));
+}
+
+#[test]
+fn all_of_posix_on_tikv_in_several_regions() {
+    within(LIMIT, || passes(&Rig::split_tikv()));
+}
+
+fn passes(rig: &Rig) {
+    rig.format(&["--enable-acl"]);
+    // Times of directories follow every change, which costs conflicts between clients otherwise.
+    let mount = rig.mount(&["--enable-xattr", "--skip-dir-mtime", "0s"]);
+    let tools = rig.folder().join("tools");
+    fs::create_dir(&tools).unwrap();
+    fs::write(tools.join("mount"), MOUNT).unwrap();
+    fs::set_permissions(tools.join("mount"), Permissions::from_mode(0o755)).unwrap();
+    // Cases of read-only mounts for themselves: others leave files open for writing, and then
+    // nothing can be remounted.
+    let mut outcomes = run_cases(rig, &mount, "");
+    outcomes.retain(|name, _| !name.contains(READ_ONLY));
+    outcomes.extend(run_cases(rig, &mount, READ_ONLY));
+    let skipped: Vec<&str> = outcomes
+        .iter()
+        .filter(|(_, outcome)| *outcome == "skipped")
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let expected: Vec<&str> = SKIPPED.iter().map(|(name, _)| *name).collect();
+    assert_eq!(skipped, expected);
+    let passed = outcomes.values().filter(|outcome| *outcome == "ok").count();
+    assert_eq!(passed, outcomes.len() - expected.len());
+    assert!(passed > 350, "only {passed} cases passed");
+    drop(mount);
+    rig.check();
+}
+
+fn run_cases(rig: &Rig, mount: &Mounted, pattern: &str) -> BTreeMap<String, String> {
+    let configuration = rig.folder().join("pjdfstest.toml");
+    let remount = (pattern == READ_ONLY).to_string();
+    fs::write(&configuration, CONFIGURATION.replace("REMOUNT", &remount)).unwrap();
+    let tools = rig.folder().join("tools");
+    let path = format!("{}:{}", tools.display(), env::var("PATH").unwrap());
+    let mut command = Command::new(built("pjdfstest"));
+    command.arg("-c").arg(&configuration).arg("-p").arg(mount.path()).arg("-s").arg(&tools);
+    command.env("NO_COLOR", "1").env("PATH", path);
+    command.args((!pattern.is_empty()).then_some(pattern));
+    let ran = run(command, LIMIT);
+    let outcomes = outcomes(&ran.stdout);
+    let failed: Vec<_> = outcomes.iter().filter(|(_, outcome)| *outcome == "FAILED").collect();
+    assert!(failed.is_empty() && ran.status.success(), "failed: {failed:?}\n{ran}");
+    outcomes
+}
+
+/// The word at the end of the line of each case.
+fn outcomes(said: &str) -> BTreeMap<String, String> {
+    let cases = said.lines().filter_map(|line| {
+        let (name, outcome) = line.split_once(char::is_whitespace)?;
+        let outcome = outcome.trim();
+        (name.contains("::") && !outcome.is_empty()).then(|| (name.to_owned(), outcome.to_owned()))
+    });
+    cases.collect()
+}

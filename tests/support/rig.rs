@@ -1,0 +1,329 @@
+//! A volume of one's own and mounts of it, by this client and by the Go client.
+//!
+//! A mount that is dropped is unmounted in good order, and its log is read: a warning or an error
+//! that the test did not expect fails it. After a panic everything is taken away at once instead.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use std::{env, thread};
+
+use super::command::{Finished, poll, run};
+use super::juicefs::{self, Volume};
+use super::mount::Mount;
+use super::redis::RedisServer;
+use super::tikv::TikvServer;
+use super::timeout::{MOUNTED, within};
+
+/// Longer than anything takes on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// For one command on the small volumes that tests make.
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// Who mounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Client {
+    Ours,
+    Go,
+}
+
+impl Client {
+    /// The one that is tested: ours, unless `JFS_TEST_CLIENT=go` asks what the other would do.
+    pub fn tested() -> Self {
+        match env::var("JFS_TEST_CLIENT") {
+            Ok(name) if name == "go" => Self::Go,
+            _ => Self::Ours,
+        }
+    }
+}
+
+/// Whether there is time for runs that are too long for every change.
+pub fn long() -> bool {
+    env::var_os("JFS_TEST_LONG").is_some_and(|value| value == "1")
+}
+
+/// A place for one volume: its metadata, a folder for objects, caches and mount points.
+pub struct Rig {
+    /// The Go client's view of it.
+    pub go: Volume,
+    mounts: AtomicU32,
+}
+
+impl Rig {
+    pub fn redis() -> Self {
+        Self::at(&RedisServer::shared().fresh_url())
+    }
+
+    pub fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite3://{}/meta.db", folder.path().display());
+        Self { go: Volume::within(&url, folder), mounts: AtomicU32::new(0) }
+    }
+
+    /// In one region.
+    pub fn tikv() -> Self {
+        Self::at(&TikvServer::shared().fresh_url())
+    }
+
+    /// In several regions, led by different stores.
+    pub fn split_tikv() -> Self {
+        Self::at(&TikvServer::shared().fresh_split_url())
+    }
+
+    pub fn at(url: &str) -> Self {
+        Self { go: Volume::existing(url), mounts: AtomicU32::new(0) }
+    }
+
+    pub fn url(&self) -> &str {
+        self.go.url()
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.go.folder()
+    }
+
+    pub fn bucket(&self) -> PathBuf {
+        self.folder().join("bucket")
+    }
+
+    /// Formats the volume with its objects in a folder, without a trash unless asked for.
+    #[track_caller]
+    pub fn format(&self, options: &[&str]) {
+        let bucket = self.bucket();
+        let place = ["--storage", "file", "--bucket", bucket.to_str().unwrap()];
+        let trash: &[&str] =
+            if options.contains(&"--trash-days") { &[] } else { &["--trash-days", "0"] };
+        self.tool("format", &[&["volume"][..], &place, trash, options].concat()).ok();
+    }
+
+    /// Formats it with the defaults and mounts it.
+    #[track_caller]
+    pub fn start(&self) -> Mounted {
+        self.format(&[]);
+        self.mount(&[])
+    }
+
+    /// Mounts by the client that is tested. `options` are those of `juicefs mount`.
+    #[track_caller]
+    pub fn mount(&self, options: &[&str]) -> Mounted {
+        self.mount_by(Client::tested(), options)
+    }
+
+    /// Mounts without background jobs, so that the volume holds what the test did and nothing else.
+    #[track_caller]
+    pub fn mount_by(&self, client: Client, options: &[&str]) -> Mounted {
+        let mount = match client {
+            Client::Go => self.go.mount(options),
+            Client::Ours => self.mount_ours(&[&["--no-bgjob"], options].concat()),
+        };
+        Mounted { mount: Some(mount), client, expected: Mutex::default() }
+    }
+
+    /// As [`Rig::mount`], with the jobs.
+    #[track_caller]
+    pub fn mount_with_jobs(&self, options: &[&str]) -> Mounted {
+        let client = Client::tested();
+        let mount = match client {
+            Client::Go => self.go.mount_with_jobs(options),
+            Client::Ours => self.mount_ours(options),
+        };
+        Mounted { mount: Some(mount), client, expected: Mutex::default() }
+    }
+
+    /// Runs a command of `jfs-mount` that takes the metadata address first.
+    #[track_caller]
+    pub fn tool(&self, action: &str, options: &[&str]) -> Finished {
+        let mut command = ours();
+        command.args([action, self.url()]).args(options);
+        run(command, LIMIT)
+    }
+
+    /// The Go client finds nothing wrong with the volume, and nothing that nobody refers to.
+    #[track_caller]
+    pub fn check(&self) {
+        self.go.fsck();
+        self.check_blocks();
+    }
+
+    /// As [`Rig::check`], but for usage of directories: the Go client itself counts some changes
+    /// wrongly that it made to files of other clients.
+    #[track_caller]
+    pub fn check_blocks(&self) {
+        self.go.run("fsck", &[]).ok();
+        let mut command = juicefs::command(&["gc", self.url()]);
+        // Otherwise it looks at nothing that is younger than an hour.
+        command.env("JFS_GC_SKIPPEDTIME", "0");
+        let found = run(command, LIMIT).ok();
+        let said = format!("{}{}", found.stdout, found.stderr);
+        // `scanned 8 objects, 8 valid, 0 pending delete (0 bytes), ... 0 leaked (0 bytes), ...`
+        assert!(said.contains(" 0 leaked (0 bytes)"), "{said}");
+    }
+
+    fn mount_ours(&self, options: &[&str]) -> Mount {
+        let number = self.mounts.fetch_add(1, Ordering::Relaxed);
+        let point = self.folder().join(format!("ours{number}"));
+        let (cache, log) = (point.with_extension("cache"), point.with_extension("log"));
+        let mut command = ours();
+        command.args(["mount", "--no-usage-report", "--no-syslog", "--backup-meta", "0"]);
+        if !options.contains(&"--cache-dir") {
+            command.arg("--cache-dir").arg(cache);
+        }
+        command.args(options).arg(self.url()).arg(&point);
+        Mount::start(command, &point, &log)
+    }
+}
+
+/// The program that is tested, not yet started.
+pub fn ours() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_jfs-mount"));
+    command.env("NO_COLOR", "1").env("AWS_EC2_METADATA_DISABLED", "true").env_remove("JFS_LOG");
+    command
+}
+
+/// A mounted volume.
+pub struct Mounted {
+    /// Nothing once it is gone.
+    mount: Option<Mount>,
+    client: Client,
+    expected: Mutex<Vec<String>>,
+}
+
+impl Mounted {
+    /// The path of a name in it; `/` and empty are the mount point itself.
+    pub fn at(&self, name: impl AsRef<Path>) -> PathBuf {
+        let name = name.as_ref();
+        self.path().join(name.strip_prefix("/").unwrap_or(name))
+    }
+
+    pub fn is_ours(&self) -> bool {
+        self.client == Client::Ours
+    }
+
+    /// Lines of the log that hold this text are no fault.
+    pub fn expect(&self, text: &str) {
+        self.expected.lock().unwrap().push(text.to_owned());
+    }
+
+    /// What the log has of warnings and errors that nobody expects.
+    pub fn faults(&self) -> Vec<String> {
+        if self.client == Client::Go {
+            return Vec::new();
+        }
+        faults(&self.log(), &self.expected.lock().unwrap())
+    }
+
+    /// Unmounts in good order and reads the log.
+    #[track_caller]
+    pub fn unmount(mut self) {
+        self.close();
+    }
+
+    /// Ends it by a signal, and waits until it has flushed everything and is gone.
+    #[track_caller]
+    pub fn terminate(mut self) {
+        let mut mount = self.mount.take().unwrap();
+        signal(mount.pid(), nix::sys::signal::Signal::SIGTERM);
+        mount.ended();
+        self.judge(&mount.log());
+    }
+
+    /// Kills the client like a crash would: nothing flushed, the session left behind.
+    pub fn kill(mut self) {
+        if let Some(mount) = self.mount.take() {
+            mount.kill();
+        }
+    }
+
+    #[track_caller]
+    fn close(&mut self) {
+        let mut mount = self.mount.take().unwrap();
+        mount.close();
+        self.judge(&mount.log());
+    }
+
+    #[track_caller]
+    fn judge(&self, log: &str) {
+        if self.client == Client::Ours {
+            let faults = faults(log, &self.expected.lock().unwrap());
+            assert!(faults.is_empty(), "in the log of the mount:\n{}", faults.join("\n"));
+        }
+    }
+}
+
+impl Deref for Mounted {
+    type Target = Mount;
+
+    fn deref(&self) -> &Mount {
+        self.mount.as_ref().expect("the mount is there until it is unmounted")
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        match &self.mount {
+            Some(mount) if thread::panicking() => {
+                let log = faults(&mount.log(), &[]);
+                if !log.is_empty() {
+                    eprintln!("in the log of {}:\n{}", mount.path().display(), log.join("\n"));
+                }
+            }
+            Some(_) => self.close(),
+            None => {}
+        }
+    }
+}
+
+/// Warnings, errors and panics in a log.
+fn faults(log: &str, expected: &[String]) -> Vec<String> {
+    log.lines()
+        .filter(|line| {
+            [" WARN ", " ERROR ", "panicked at"].iter().any(|level| line.contains(level))
+        })
+        .filter(|line| !expected.iter().any(|text| line.contains(text)))
+        .map(str::to_owned)
+        .collect()
+}
+
+pub fn signal(pid: u32, signal: nix::sys::signal::Signal) {
+    let pid = nix::unistd::Pid::from_raw(pid.try_into().unwrap());
+    nix::sys::signal::kill(pid, signal).unwrap();
+}
+
+#[track_caller]
+pub fn eventually(what: &str, ready: impl FnMut() -> bool) {
+    assert!(poll(PATIENCE, ready), "never happened: {what}");
+}
+
+/// Runs a test body with a fresh place, within a limit.
+pub fn with(make: fn() -> Rig, body: fn(Rig)) {
+    within(MOUNTED, move || body(make()));
+}
+
+/// Runs each body on Redis and on SQLite, in modules of these names: `on_both! { a_sentence,
+/// another_sentence }` takes the names of `fn(Rig)`.
+#[macro_export]
+macro_rules! on_both {
+    ($($body:ident),* $(,)?) => {
+        mod redis {
+            $(
+                #[test]
+                fn $body() {
+                    use $crate::support::rig::{Rig, with};
+                    with(Rig::redis, super::$body);
+                }
+            )*
+        }
+        mod sqlite {
+            $(
+                #[test]
+                fn $body() {
+                    use $crate::support::rig::{Rig, with};
+                    with(Rig::sqlite, super::$body);
+                }
+            )*
+        }
+    };
+}
