@@ -51,12 +51,12 @@ async fn quotas_are_shown_with_their_usage() {
     scene.file(dir, "f", &[7; 5000]).await;
     let shown = shown(&scene);
     for (figure, expected) in [
-        (format!(r#"juicefs_dir_quota_max_space_bytes{{inode="{dir}"}}"#), (1 << 30) as f64),
+        (format!(r#"juicefs_dir_quota_max_space_bytes{{inode="{dir}"}}"#), f64::from(1 << 30)),
         (format!(r#"juicefs_dir_quota_max_inodes{{inode="{dir}"}}"#), 100.0),
         (format!(r#"juicefs_dir_quota_used_space_bytes{{inode="{dir}"}}"#), 8192.0),
         (format!(r#"juicefs_dir_quota_used_inodes{{inode="{dir}"}}"#), 1.0),
         (r#"juicefs_user_quota_max_inodes{uid="7"}"#.to_owned(), 100.0),
-        (r#"juicefs_group_quota_used_inodes{gid="0"}"#.to_owned(), 1.0),
+        (r#"juicefs_group_quota_used_inodes{gid="0"}"#.to_owned(), 2.0),
     ] {
         assert!((value(&shown, &figure) - expected).abs() < 0.5, "{figure}\n{shown}");
     }

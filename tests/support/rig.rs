@@ -230,6 +230,14 @@ impl Mounted {
         self.judge(&mount.log());
     }
 
+    /// Waits for the end of one that somebody else has unmounted.
+    #[track_caller]
+    pub fn ended(mut self) {
+        let mut mount = self.mount.take().unwrap();
+        mount.ended();
+        self.judge(&mount.log());
+    }
+
     /// Kills the client like a crash would: nothing flushed, the session left behind.
     pub fn kill(mut self) {
         if let Some(mount) = self.mount.take() {
