@@ -122,6 +122,7 @@ async fn serve(
 ) -> Result<(Session, Mount)> {
     let runtime = Handle::current();
     let served = Arc::new(Served::new(vfs));
+    let max_readahead = wishes.max_readahead;
     let started = tokio::task::spawn_blocking(move || {
         let (mount, device) = Mount::new(&point, &options)?;
         let session = Session::start(device, Arc::clone(&served), &wishes, &setup, runtime)?;
@@ -129,8 +130,8 @@ async fn serve(
         Ok((session, mount))
     });
     let (session, mount) = started.await.unwrap_or(Err(Error::Interrupted))?;
-    // The kernel's own limit is lower than what was agreed on; only root may raise it.
-    if let Err(error) = mount.read_ahead(session.agreed().max_readahead) {
+    // The kernel offers no more than its own limit, which is lower; only root may raise it.
+    if let Err(error) = mount.read_ahead(max_readahead) {
         debug!(%error, "the kernel reads ahead no further than usual");
     }
     Ok((session, mount))
