@@ -78,7 +78,8 @@ fn flushing_waits_until_everything_is_uploaded() {
     within(MOUNTED, || {
         let rig = Rig::new();
         let url = rig.redis_volume(&[]);
-        rig.mount(&["--writeback", "--upload-delay", "3s", &url, "mnt"]).ok();
+        // Nothing would be uploaded by itself in the time of the test.
+        rig.mount(&["--writeback", "--upload-delay", "1h", &url, "mnt"]).ok();
         fs::write(rig.point().join("file"), vec![7; 300_000]).unwrap();
         let config = rig.config(&rig.point());
         let staging = Path::new(config["Chunk"]["CacheDir"].as_str().unwrap()).join("rawstaging");

@@ -10,7 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use super::places::{Address, Places};
-use super::stop::Signals;
+use super::stop::{Asked, Signals};
 use super::{Mount, embedded, point, scrape, service, usage};
 use crate::chunk::{Budget, Cache};
 use crate::cli::exit::Exit;
@@ -33,6 +33,8 @@ enum Why {
     Signal(&'static str),
     Ended(End),
     Lost(crate::Error),
+    /// Whoever asked for it did not wait.
+    Unwanted,
 }
 
 impl Mount {
@@ -65,14 +67,14 @@ impl Mount {
         info!("{ready}");
         let told = tell(caller, &ready);
         service::ready();
-        let why = match told {
+        let (why, flush) = match told {
             Ok(()) => served.wait(&meta, &mut signals).await,
             Err(error) => {
                 warn!("{error:#}");
-                Why::Signal("nobody")
+                (Why::Unwanted, false)
             }
         };
-        served.end(why, &mut signals).await
+        served.end(why, flush, &mut signals).await
     }
 
     /// Which volume it is; the embedded one is made if it is not there, and that is worth a note.
@@ -157,25 +159,37 @@ fn tell(caller: &mut Option<Caller>, ready: &str) -> anyhow::Result<()> {
 }
 
 impl Served {
-    async fn wait(&self, meta: &Meta, signals: &mut Signals) -> Why {
-        tokio::select! {
-            signal = signals.next() => Why::Signal(signal),
-            end = self.mounted.ended() => Why::Ended(end),
-            lost = meta.lost() => Why::Lost(lost),
+    /// Waits for the end; answers also whether everything is to be uploaded before it.
+    async fn wait(&self, meta: &Meta, signals: &mut Signals) -> (Why, bool) {
+        let mut flush = false;
+        let (ended, lost) = (self.mounted.ended(), meta.lost());
+        tokio::pin!(ended, lost);
+        loop {
+            // Signals first: one may be about the end that comes right after it.
+            tokio::select! {
+                biased;
+                asked = signals.next_of_all() => match asked {
+                    Asked::Flush => flush = true,
+                    Asked::End(signal) => return (Why::Signal(signal), flush),
+                },
+                end = &mut ended => return (Why::Ended(end), flush),
+                error = &mut lost => return (Why::Lost(error), flush),
+            }
         }
     }
 
     /// Unmounts and stores what is dirty, unless a second signal says not to.
-    async fn end(self, why: Why, signals: &mut Signals) -> anyhow::Result<()> {
+    async fn end(self, why: Why, flush: bool, signals: &mut Signals) -> anyhow::Result<()> {
         service::stopping();
         match &why {
             Why::Signal(name) => info!("{name}: unmounting"),
             Why::Ended(End::Unmounted) => info!("unmounted"),
             Why::Ended(end) => warn!("the mount is gone: {end:?}"),
             Why::Lost(error) => warn!(%error, "the volume is not ours any more: unmounting"),
+            Why::Unwanted => info!("unmounting"),
         }
         let closing = async {
-            let closed = self.mounted.close(false).await;
+            let closed = self.mounted.close(flush).await;
             if let Some(cache) = self.cache {
                 cache.close().await;
             }
@@ -191,7 +205,7 @@ impl Served {
             }
         }
         match why {
-            Why::Signal(_) | Why::Ended(End::Unmounted | End::Stopped) => Ok(()),
+            Why::Signal(_) | Why::Unwanted | Why::Ended(End::Unmounted | End::Stopped) => Ok(()),
             Why::Ended(End::Aborted) => {
                 Err(Exit::Cut.with(anyhow!("the connection to the kernel was cut")))
             }

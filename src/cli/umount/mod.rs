@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::exit::Exit;
 use super::progress::Progress;
+use super::sizes::Bytes;
 use crate::fuse::{self, Mounted, Unmount};
 use busy::users;
 use staged::Staged;
@@ -48,25 +49,41 @@ impl Umount {
         let there = self.find()?;
         let point = there.point.as_path();
         let told = told::ask(point);
-        let staged = match (&told, self.flush) {
-            (_, false) => None,
-            (Ok(told), true) => Some(Staged::new(told)),
-            (Err(error), true) => bail!("--flush: {error:#}"),
-        };
-        if let Some(staged) = &staged {
-            staged.wait(&Progress::new())?;
-        }
-        self.take_down(point, &told)?;
-        if let Ok(told) = told
-            && !self.force
-        {
-            told.wait_for_end(ENDING);
-        }
-        if let Some(left) = staged.map(|staged| staged.bytes()).filter(|left| *left > 0) {
-            warn!("{left} bytes were written meanwhile and wait for the next mount to upload them");
+        if self.flush {
+            let told = told.context("--flush")?;
+            self.flush(point, told)?;
+        } else {
+            self.take_down(point, told.is_ok())?;
+            if let Ok(told) = told
+                && !self.force
+            {
+                told.wait_for_end(ENDING);
+            }
         }
         info!("unmounted {}", point.display());
         Ok(())
+    }
+
+    /// A process of ours uploads what is staged after the mount is gone, so that nothing can come
+    /// after it. With the Go client's, all that can be done is to wait first.
+    fn flush(&self, point: &Path, told: Told) -> anyhow::Result<()> {
+        let staged = Staged::new(&told);
+        let asked = told.ask_to_flush();
+        if !asked {
+            staged.wait(&Progress::new(), || true)?;
+        }
+        self.take_down(point, true)?;
+        if asked {
+            staged.wait(&Progress::new(), || told.is_running())?;
+        }
+        told.wait_for_end(ENDING);
+        match staged.bytes() {
+            0 => Ok(()),
+            left => Err(Exit::Unflushed.with(anyhow!(
+                "unmounted, but {} are still staged: the next mount uploads them",
+                Bytes(left)
+            ))),
+        }
     }
 
     /// What is mounted there. Looks at the kernel's table first: the place may not answer.
@@ -85,11 +102,11 @@ impl Umount {
         }
     }
 
-    fn take_down(&self, point: &Path, told: &anyhow::Result<Told>) -> anyhow::Result<()> {
+    fn take_down(&self, point: &Path, answers: bool) -> anyhow::Result<()> {
         if self.force {
             // One that does not answer is cut off, so that whoever waits for it is freed; any other
             // goes when its last user does.
-            let how = if told.is_ok() { Unmount::Lazy } else { Unmount::Force };
+            let how = if answers { Unmount::Lazy } else { Unmount::Force };
             return Ok(fuse::unmount(point, how)?);
         }
         let mut refused = None;

@@ -27,8 +27,8 @@ impl Staged {
         self.0.iter().map(|dir| size(dir)).sum()
     }
 
-    /// Waits until nothing is left.
-    pub fn wait(&self, progress: &Progress) -> anyhow::Result<()> {
+    /// Waits until nothing is left, or nobody works on it any more.
+    pub fn wait(&self, progress: &Progress, goes_on: impl Fn() -> bool) -> anyhow::Result<()> {
         let mut left = self.bytes();
         if left == 0 {
             return Ok(());
@@ -36,7 +36,7 @@ impl Staged {
         let bar = progress.bytes("uploading what is staged", left);
         let all = left;
         let mut moved = Instant::now();
-        while left > 0 {
+        while left > 0 && goes_on() {
             if moved.elapsed() > STUCK {
                 bail!("{} are staged and are not being uploaded", Bytes(left));
             }
@@ -80,7 +80,7 @@ mod tests {
             thread::sleep(PAUSE);
             fs::remove_file(deep.join("1_0_5")).unwrap();
         });
-        staged.wait(&Progress::new()).unwrap();
+        staged.wait(&Progress::new(), || true).unwrap();
         uploading.join().unwrap();
         assert_eq!(staged.bytes(), 0);
     }

@@ -8,6 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use tracing::warn;
 
@@ -19,6 +21,7 @@ pub struct Told {
     pid: u32,
     /// Where the process is seen, and which one it is: numbers are used again.
     process: Option<String>,
+    ours: bool,
     /// Of the volume in the cache; none if nothing is uploaded later.
     pub staging: Vec<PathBuf>,
 }
@@ -34,17 +37,29 @@ pub fn ask(point: &Path) -> anyhow::Result<Told> {
     };
     let config: Value = serde_json::from_slice(&text)?;
     let pid = config["Pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
-    Ok(Told { pid, process: seen(pid), staging: staging(&config["Chunk"]) })
+    let ours = config["Version"].as_str().is_some_and(|version| version.contains("+jfs-"));
+    Ok(Told { pid, process: seen(pid), ours, staging: staging(&config["Chunk"]) })
 }
 
 impl Told {
-    /// Waits until the process has ended, if it can be seen from here.
+    /// Asks the process to upload everything before it ends. The Go client's knows no such thing.
+    pub fn ask_to_flush(&self) -> bool {
+        let pid = i32::try_from(self.pid).map(Pid::from_raw);
+        let is_ours = self.ours && self.is_running();
+        is_ours && pid.is_ok_and(|pid| kill(pid, Signal::SIGUSR1).is_ok())
+    }
+
+    /// Whether the process can be seen from here.
+    pub fn is_running(&self) -> bool {
+        self.process.is_some() && seen(self.pid) == self.process
+    }
+
+    /// Waits until the process has ended.
     pub fn wait_for_end(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
-        while self.process.is_some() && seen(self.pid) == self.process {
+        while self.is_running() {
             if Instant::now() > deadline {
-                warn!("process {} still stores what was written", self.pid);
-                return;
+                return warn!("process {} still stores what was written", self.pid);
             }
             thread::sleep(PAUSE);
         }
