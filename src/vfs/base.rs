@@ -96,6 +96,7 @@ impl Vfs {
 
     /// Flushes all that was written and gives back what is open. Nothing may be asked any more.
     pub async fn close(&self) -> Result<()> {
+        self.internal.close().await;
         let flushed = self.content.close().await;
         for handle in self.handles.clear() {
             if let super::handles::Handle::File(file) = &*handle {

@@ -84,3 +84,16 @@ async fn a_clone_that_is_given_up_leaves_nothing() {
     assert!(scene.meta.lookup(&Caller::root(), Ino::ROOT, &name("copy")).await.is_err());
     assert_eq!(scene.meta.statfs(Ino::ROOT).await.unwrap().used_inodes, used);
 }
+
+#[tokio::test]
+async fn the_end_of_the_mount_waits_for_what_was_begun() {
+    let scene = Scene::new().await;
+    let top = many_dirs(&scene).await;
+    let handle = scene.open(".control");
+    handle.write(0, &removal()).unwrap();
+    scene.internal.close().await;
+    // It has ended, and said so.
+    let answer = handle.read(removal().len() as u64, 1 << 20).await.unwrap();
+    assert_eq!(answer.last(), Some(&4), "{answer:?}");
+    assert!(left(&scene, top).await > 0);
+}

@@ -23,16 +23,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::meta::record::Secret;
 
     #[test]
     fn the_setting_is_that_of_the_moment_and_has_no_secrets() {
         let config = json!({"Meta": {"Sid": 7}, "Format": {"Name": "old"}, "Version": "1"});
-        let setting = Setting {
-            name: "vol".to_owned(),
-            secret_key: Secret::new("hush"),
-            ..Setting::default()
-        };
+        let setting = Setting::decode(br#"{"Name": "vol", "SecretKey": "hush"}"#).unwrap();
         let text = String::from_utf8(render(&config, &setting)).unwrap();
         assert!(text.starts_with(
             "{\n \"Meta\": {\n  \"Sid\": 7\n },\n \"Format\": {\n  \"Name\": \"vol\",\n"

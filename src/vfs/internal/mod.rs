@@ -12,12 +12,16 @@ mod stats;
 mod virtual_file;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::fcntl::OFlag;
 use prometheus::Registry;
 use serde_json::Value;
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use tracing::warn;
 
 pub use access_log::AccessLog;
 pub use virtual_file::Virtual;
@@ -31,6 +35,9 @@ use crate::meta::record::Attr;
 use crate::meta::{Caller, Ino, Meta, Name};
 use control::Conversation;
 use nodes::{Node, Nodes};
+
+/// How long the end of a mount waits for a step of what was asked for.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// What the virtual files are made of.
 pub struct Parts {
@@ -66,6 +73,8 @@ struct Work {
     store: Arc<Store>,
     notices: Arc<Notices>,
     runtime: Handle,
+    /// What was asked for and goes on.
+    tasks: TaskTracker,
     stop: CancellationToken,
 }
 
@@ -75,7 +84,8 @@ impl Internal {
         let Parts { meta, content, store, registry, config, log, prefix, notices } = parts;
         let stop = CancellationToken::new();
         let runtime = Handle::current();
-        let work = Work { meta, content, store, notices, runtime, stop: stop.clone() };
+        let tasks = TaskTracker::new();
+        let work = Work { meta, content, store, notices, runtime, tasks, stop: stop.clone() };
         let internal = Self {
             nodes: Nodes::new(prefix),
             work: Arc::new(work),
@@ -139,6 +149,16 @@ impl Internal {
             return Err(Error::BadHandle);
         }
         self.open(&Caller::root(), ino, flags)
+    }
+
+    /// Gives up everything that was asked for, and waits for its end: what was begun is carried out
+    /// before the volume is closed.
+    pub async fn close(&self) {
+        self.work.stop.cancel();
+        self.work.tasks.close();
+        if timeout(GRACE, self.work.tasks.wait()).await.is_err() {
+            warn!("requests of .control are still under way at the end of the mount");
+        }
     }
 
     fn attr_of(&self, node: Node) -> Attr {

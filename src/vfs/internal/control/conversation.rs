@@ -59,7 +59,7 @@ impl Conversation {
     fn answer(&self, ask: Ask) {
         let answer = Answer::new(Arc::clone(&self.transcript), lock(&self.cancel).clone());
         let (work, caller) = (Arc::clone(&self.work), self.caller.clone());
-        self.work.runtime.spawn(async move {
+        let task = async move {
             match ask {
                 Ask::Remove(ask) => work.remove(&caller, ask, answer).await,
                 Ask::LegacyInfo(ask) => work.legacy_info(ask, answer).await,
@@ -69,7 +69,8 @@ impl Conversation {
                 Ask::Summary(ask) => work.summary(ask, answer).await,
                 Ask::Compact { ino, threads } => work.compact(ino, threads, answer).await,
             }
-        });
+        };
+        self.work.tasks.spawn_on(task, &self.work.runtime);
     }
 }
 
