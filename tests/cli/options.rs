@@ -56,6 +56,26 @@ fn an_option_without_effect_says_so_once() {
 }
 
 #[test]
+fn quotas_can_be_read_by_scripts() {
+    within(MOUNTED, || {
+        let rig = Rig::new();
+        let url = rig.redis_volume(&[]);
+        rig.run(&["quota", "set", &url, "--path", "/dir", "--create", "--inodes", "7"]).ok();
+        for words in [
+            &["quota", "list", &url, "--json"][..],
+            &["quota", "get", &url, "--path", "/dir", "--json"],
+        ] {
+            let answer = rig.run(words).ok();
+            let quotas: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
+            assert_eq!((&quotas[0]["Name"], &quotas[0]["MaxInodes"]), (&"/dir".into(), &7.into()));
+        }
+        // What has no output of its own is JSON anyway.
+        let status = rig.run(&["status", &url]).ok();
+        assert!(serde_json::from_str::<serde_json::Value>(&status.stdout).is_ok(), "{status}");
+    });
+}
+
+#[test]
 fn the_version_is_told() {
     within(MOUNTED, || {
         let rig = Rig::new();
