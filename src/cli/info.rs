@@ -1,5 +1,6 @@
 //! `info`: what a mount knows of a path or an inode.
 
+use std::fmt::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -131,7 +132,7 @@ impl Info {
                     all.push(serde_json::from_slice::<Value>(&data)?);
                 }
                 Answer::Data(data) => {
-                    print!("{}", described(path, &serde_json::from_slice(&data)?)?)
+                    print!("{}", described(path, &serde_json::from_slice(&data)?)?);
                 }
                 Answer::Failed(Errno::EINVAL) if !self.json => {
                     let body = &self.body(ino)[..10];
@@ -200,7 +201,8 @@ fn described(path: &str, response: &Response) -> anyhow::Result<String> {
     let mut text = lines.join("\n") + "\n";
     for (title, rows) in tables(response) {
         if rows.len() > 1 {
-            text += &format!(" {title}:\n{}", table::render(&rows));
+            // Writing to a string does not fail.
+            let _ = write!(text, " {title}:\n{}", table::render(&rows));
         }
     }
     Ok(text)

@@ -84,7 +84,7 @@ fn body(dir: u64, name: &[u8], skip_trash: bool, threads: u8) -> anyhow::Result<
 
 /// Progress: a bar on a terminal, a line now and then elsewhere.
 struct Bar {
-    bar: ProgressBar,
+    drawn: ProgressBar,
     path: String,
     count: u64,
     told: Instant,
@@ -100,20 +100,20 @@ impl Bar {
         }
         bar.set_prefix(path.display().to_string());
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self { bar, path: path.display().to_string(), count: 0, told: Instant::now() }
+        Self { drawn: bar, path: path.display().to_string(), count: 0, told: Instant::now() }
     }
 
     fn tell(&mut self, count: u64) {
         self.count = count;
-        self.bar.set_position(count);
-        if self.bar.is_hidden() && self.told.elapsed() >= TELLING {
+        self.drawn.set_position(count);
+        if self.drawn.is_hidden() && self.told.elapsed() >= TELLING {
             eprintln!("{}: {count} entries removed so far", self.path);
             self.told = Instant::now();
         }
     }
 
     fn end(self) -> u64 {
-        self.bar.finish_and_clear();
+        self.drawn.finish_and_clear();
         self.count
     }
 }

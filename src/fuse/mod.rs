@@ -9,6 +9,7 @@ mod abi;
 mod answer;
 mod backing;
 mod buffer;
+mod caller;
 mod decode;
 mod device;
 mod dispatch;

@@ -7,6 +7,7 @@ use std::io::IoSlice;
 use std::marker::PhantomData;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use tokio_util::sync::CancellationToken;
@@ -14,10 +15,16 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{debug, error};
 
 use super::answer::{Answer, Asked, Content, Parts};
+use super::caller::leaves;
 use super::decode::Request;
 use super::head::Head;
 use super::link::Link;
 use crate::error::{Error, Result};
+
+/// How long a caller that was asked to end, and handles that itself, is kept waiting: for what may
+/// be given up, and for what goes on without it and may have been done.
+const ABORTABLE: Duration = Duration::from_secs(1);
+const DETACHABLE: Duration = Duration::from_secs(5);
 
 /// The right, and the duty, to answer one request.
 #[must_use = "a reply that is dropped answers EIO"]
@@ -78,29 +85,29 @@ impl<T: Answer> Reply<T> {
         });
     }
 
-    /// Answers with what the task finds; an interrupt drops the task and answers EINTR. For work
-    /// that may be abandoned at any point, such as reading, or waiting for a lock.
-    pub fn spawn_abortable(mut self, work: impl Future<Output = Result<T>> + Send + 'static) {
+    /// Answers with what the task finds; any signal drops the task and answers EINTR. For waits of
+    /// which programs expect that, such as for a lock.
+    pub fn spawn_interruptible(mut self, work: impl Future<Output = Result<T>> + Send + 'static) {
         let interrupted = self.interrupted();
-        self.task(|reply| async move {
-            let result = tokio::select! {
-                biased;
-                () = interrupted.cancelled() => Err(Error::Interrupted),
-                result = work => result,
-            };
-            reply.send(result);
-        });
+        self.abort_on(async move { interrupted.cancelled().await }, work);
     }
 
-    /// Answers with what the task finds; an interrupt answers EINTR while the task runs on to its
-    /// end, as a commit must. What it then finds, and nobody was told, goes to `orphan`: a handle
-    /// that was opened has to be closed there.
+    /// Answers with what the task finds; a caller that dies drops the task, and one that was asked to
+    /// end soon does. For work that may be abandoned at any point, such as reading.
+    pub fn spawn_abortable(mut self, work: impl Future<Output = Result<T>> + Send + 'static) {
+        let left = self.left(ABORTABLE);
+        self.abort_on(left, work);
+    }
+
+    /// Answers with what the task finds; a caller that dies gets EINTR while the task runs on to its
+    /// end, as a commit must, and one that was asked to end does so later. What the task then finds,
+    /// and nobody was told, goes to `orphan`: a handle that was opened has to be closed there.
     pub fn spawn_detachable(
         mut self,
         work: impl Future<Output = Result<T>> + Send + 'static,
         orphan: impl FnOnce(T) + Send + 'static,
     ) {
-        let interrupted = self.interrupted();
+        let left = self.left(DETACHABLE);
         self.task(|reply| async move {
             let mut work = pin!(work);
             tokio::select! {
@@ -109,7 +116,7 @@ impl<T: Answer> Reply<T> {
                     reply.send(result);
                     return;
                 }
-                () = interrupted.cancelled() => {}
+                () = left => {}
             }
             let request = reply.request();
             reply.send(Err(Error::Interrupted));
@@ -121,6 +128,27 @@ impl<T: Answer> Reply<T> {
                 Err(_) => {}
             }
         });
+    }
+
+    fn abort_on(
+        self,
+        left: impl Future<Output = ()> + Send + 'static,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) {
+        self.task(|reply| async move {
+            let result = tokio::select! {
+                biased;
+                result = work => result,
+                () = left => Err(Error::Interrupted),
+            };
+            reply.send(result);
+        });
+    }
+
+    /// Ends when the caller waits no longer.
+    fn left(&mut self, patience: Duration) -> impl Future<Output = ()> + Send + 'static {
+        let pid = self.request().map_or(0, |request| request.pid);
+        leaves(self.interrupted(), pid, patience)
     }
 
     fn task<F>(self, task: impl FnOnce(Self) -> F)

@@ -18,7 +18,8 @@ use aws_sdk_s3::Client;
 use aws_sdk_s3::operation::get_object::GetObjectOutput;
 use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::{
-    BucketLocationConstraint, CreateBucketConfiguration, EncodingType, StorageClass,
+    BucketLocationConstraint, CreateBucketConfiguration, EncodingType, ObjectStorageClass,
+    StorageClass,
 };
 use aws_smithy_types::DateTime;
 use bytes::{Bytes, BytesMut};
@@ -163,7 +164,7 @@ impl S3Store {
                 return Err(failed(format!("{key:?} was listed behind {after:?}")));
             }
             let size = u64::try_from(object.size().unwrap_or_default()).unwrap_or_default();
-            let class = object.storage_class().map(|class| class.as_str());
+            let class = object.storage_class().map(ObjectStorageClass::as_str);
             let object = Object::new(key, size, time(object.last_modified()));
             found.push(Object { class: class_or_default(class), ..object });
         }
@@ -221,7 +222,7 @@ impl ObjectStore for S3Store {
                 key: key.to_owned(),
                 size: u64::try_from(found.content_length().unwrap_or_default()).unwrap_or_default(),
                 modified: time(found.last_modified()),
-                class: class_or_default(found.storage_class().map(|class| class.as_str())),
+                class: class_or_default(found.storage_class().map(StorageClass::as_str)),
                 restore: found.restore().unwrap_or_default().to_owned(),
             }),
             Err(failure) if failure.status == 404 => match self.bucket_is_missing().await? {

@@ -183,7 +183,7 @@ impl Vfs {
 
     async fn rebuild(&self, ino: Ino, fh: Fh, flags: OFlag) -> Result<Arc<Handle>> {
         if self.internal.attr(ino).is_some() {
-            let opened = self.internal.open(&Caller::root(), ino, flags)?;
+            let opened = self.internal.reopen(ino, flags)?;
             return Ok(self.handles.rebuild(fh, Handle::Virtual(ino, opened)));
         }
         // It was opened once, so the caller has been asked what they may do.

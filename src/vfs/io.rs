@@ -53,8 +53,24 @@ impl Vfs {
     ) -> Result<()> {
         match &*self.file(ino, fh, flags).await? {
             Handle::File(_) => self.content.write(ino, off, bytes).await,
-            Handle::Virtual(_, opened) => opened.write(off, bytes).await,
+            Handle::Virtual(_, opened) => opened.write(off, bytes),
             Handle::Dir(_) => Err(Error::IsDirectory),
+        }
+    }
+
+    /// Where bytes go that the kernel appends at `off`.
+    ///
+    /// It goes by the length that it was told, and asks for no other when a file is opened. If
+    /// another client has written since, that is not the end.
+    pub fn end_to_append_at(&self, ino: Ino, off: u64) -> u64 {
+        match self.content.length(ino) {
+            // With a cache of its own to write from, the kernel keeps the length itself.
+            Some(end) if end != off && !self.options().writeback_cache => {
+                // What it keeps of the file has the bytes in the wrong place.
+                self.notices().content_changed(ino);
+                end
+            }
+            _ => off,
         }
     }
 
@@ -131,7 +147,8 @@ impl Vfs {
                 None => at = start + CHUNK_SIZE,
             }
         }
-        Ok(None)
+        // Behind the last byte there is a hole, of which nothing can be read.
+        Ok((seek == Seek::Hole).then_some(length))
     }
 
     /// Names in an open directory from `offset` on, as long as `fits` takes them.

@@ -1,8 +1,15 @@
 //! Telling the kernel what it must not keep, without knowing the kernel.
 
 use std::sync::OnceLock;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::time::timeout;
 
 use crate::meta::Ino;
+
+/// How long a notice is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whoever keeps names, attributes and content of this mount.
 pub trait KernelCache: Send + Sync {
@@ -12,6 +19,8 @@ pub trait KernelCache: Send + Sync {
     fn content_changed(&self, ino: Ino);
     /// The attributes are not true any more; the content is.
     fn attr_changed(&self, ino: Ino);
+    /// Done once all that was said before has been heard.
+    fn heard(&self) -> BoxFuture<'_, ()>;
 }
 
 /// Where notices go; nowhere until a kernel is there to hear them.
@@ -39,6 +48,14 @@ impl Notices {
     pub fn attr_changed(&self, ino: Ino) {
         if let Some(cache) = self.0.get() {
             cache.attr_changed(ino);
+        }
+    }
+
+    /// Waits until all that was said before has been heard; but not for ever, since the kernel may
+    /// be waiting for something else.
+    pub async fn heard(&self) {
+        if let Some(cache) = self.0.get() {
+            let _ = timeout(PATIENCE, cache.heard()).await;
         }
     }
 }

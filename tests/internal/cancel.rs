@@ -31,7 +31,7 @@ async fn a_flush_gives_up_what_runs_and_it_ends_with_eintr() {
     let scene = Scene::new().await;
     let top = many_dirs(&scene).await;
     let handle = scene.open(".control");
-    handle.write(0, &removal()).await.unwrap();
+    handle.write(0, &removal()).unwrap();
     handle.flush();
     let answer = reply(&handle, removal().len() as u64).await;
     assert_eq!(answer.errno(), 4);
@@ -39,7 +39,7 @@ async fn a_flush_gives_up_what_runs_and_it_ends_with_eintr() {
     assert!(count > 0);
     // The next request is not given up.
     let off = handle.read(0, 1 << 20).await.unwrap().len() as u64;
-    handle.write(off, &removal()).await.unwrap();
+    handle.write(off, &removal()).unwrap();
     assert_eq!(reply(&handle, off + removal().len() as u64).await.errno(), 0);
     assert!(!scene.has(Ino::ROOT, "top").await);
 }
@@ -49,7 +49,7 @@ async fn a_handle_that_goes_takes_its_work_along() {
     let scene = Scene::new().await;
     let top = many_dirs(&scene).await;
     let handle = scene.open(".control");
-    handle.write(0, &removal()).await.unwrap();
+    handle.write(0, &removal()).unwrap();
     drop(handle);
     let mut before = left(&scene, top).await;
     let rest = async {
@@ -78,7 +78,7 @@ async fn a_clone_that_is_given_up_leaves_nothing() {
     }
     body.extend(b"\x04copy\0\0\0\x01");
     let asked = request(1006, &body);
-    handle.write(0, &asked).await.unwrap();
+    handle.write(0, &asked).unwrap();
     handle.flush();
     assert_eq!(reply(&handle, asked.len() as u64).await.errno(), 4);
     assert!(scene.meta.lookup(&Caller::root(), Ino::ROOT, &name("copy")).await.is_err());

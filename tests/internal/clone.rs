@@ -30,7 +30,7 @@ async fn a_tree_is_cloned_and_the_kernel_told() {
         let (below, _) = scene.meta.lookup(&Caller::root(), copy, &name("below")).await.unwrap();
         let (_, file) = scene.meta.lookup(&Caller::root(), below, &name("f")).await.unwrap();
         assert_eq!(file.length, 100);
-        assert_eq!(scene.told.all(), ["entry 1/copy", "attr 1"]);
+        assert_eq!(scene.told.all(), ["entry 1/copy", "attr 1", "heard"]);
     }
 }
 
@@ -68,7 +68,7 @@ async fn owner_and_mode_are_the_callers_unless_they_are_to_be_kept() {
     let scene = Scene::new().await;
     let src = scene.file(Ino::ROOT, "f", b"x").await;
     let open = AttrSet { mode: Some(0o777), ..AttrSet::default() };
-    scene.meta.setattr(&Caller::root(), Ino::ROOT, open.clone()).await.unwrap();
+    scene.meta.setattr(&Caller::root(), Ino::ROOT, open).await.unwrap();
     scene.meta.setattr(&Caller::root(), src, open).await.unwrap();
     let someone = Caller::user(1000, 1001);
     assert_eq!(scene.ask_as(&someone, 1006, &body(src, Ino::ROOT, "g", 0o22, 0)).await.errno(), 0);

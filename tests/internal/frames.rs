@@ -12,10 +12,10 @@ async fn an_info_has_exactly_these_bytes() {
     let handle = scene.open(".control");
     // As the Go client's tools send it for inode 2.
     let asked = b"\0\0\x03\xed\0\0\0\x0b\0\0\0\0\0\0\0\x02\0\0\0";
-    handle.write(0, asked).await.unwrap();
+    handle.write(0, asked).unwrap();
     reply(&handle, asked.len() as u64).await;
     let all = handle.read(0, 4096).await.unwrap();
-    let json = br#"{"Ino":2,"Failed":false,"Reason":"","Summary":{"Length":0,"Size":4096,"Files":0,"Dirs":1},"Paths":["/d"],"Chunks":null,"Objects":null,"PLocks":null,"FLocks":null,"Tier":{"ID":0,"StorageClass":"","Tag":""},"RestoreStatus":""}"#;
+    let json = br#"{"Ino":2,"Failed":false,"Reason":"","Summary":{"Length":0,"Size":4096,"Files":0,"Dirs":1},"Paths":["/d"],"Chunks":null,"Objects":null,"PLocks":[],"FLocks":[],"Tier":{"ID":0,"StorageClass":"","Tag":""},"RestoreStatus":""}"#;
     let length = u32::try_from(json.len()).unwrap().to_be_bytes();
     let progress = b"\xfe\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x10\0";
     let expected = [&asked[..], progress, b"\xff", &length, json].concat();
@@ -28,10 +28,10 @@ async fn a_request_in_pieces_is_answered_once_it_is_whole() {
     let handle = scene.open(".control");
     let asked = request(1005, b"\0\0\0\0\0\0\0\x01\0\0\0");
     for byte in &asked[..asked.len() - 1] {
-        handle.write(0, &[*byte]).await.unwrap();
+        handle.write(0, &[*byte]).unwrap();
     }
     assert_eq!(handle.read(0, 4096).await.unwrap(), "");
-    handle.write(0, &asked[asked.len() - 1..]).await.unwrap();
+    handle.write(0, &asked[asked.len() - 1..]).unwrap();
     let answer = reply(&handle, asked.len() as u64).await;
     assert_eq!(answer.data()["Paths"][0], "/");
 }
@@ -43,7 +43,7 @@ async fn one_handle_answers_one_request_after_the_other() {
     let mut off = 0;
     for _ in 0..3 {
         let asked = request(1005, b"\0\0\0\0\0\0\0\x01");
-        handle.write(off, &asked).await.unwrap();
+        handle.write(off, &asked).unwrap();
         off += asked.len() as u64;
         assert_eq!(reply(&handle, off).await.data()["Ino"], 1);
         off += handle.read(off, 1 << 20).await.unwrap().len() as u64;
@@ -58,6 +58,6 @@ async fn what_is_unknown_or_broken_is_an_errno() {
     assert_eq!(scene.ask(1005, b"\0\0\x01").await.errno(), 22);
     let handle = scene.open(".control");
     let longer = [request(1005, b"\0\0\0\0\0\0\0\x01"), vec![9; 5]].concat();
-    handle.write(0, &longer).await.unwrap();
+    handle.write(0, &longer).unwrap();
     assert_eq!(reply(&handle, longer.len() as u64).await.errno(), 5);
 }

@@ -8,6 +8,7 @@ mod support;
 mod cancel;
 mod clone;
 mod compact;
+mod figures;
 mod fill;
 mod frames;
 mod info;

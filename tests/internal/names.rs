@@ -38,7 +38,7 @@ async fn a_listing_shows_all_but_control() {
     let names: Vec<String> = listed.iter().map(|(name, ..)| name.to_string()).collect();
     assert_eq!(names, [".accesslog", ".stats", ".config"]);
     let config = &listed[2].2;
-    assert_eq!(config.length as usize, scene.text(".config").await.len());
+    assert_eq!(config.length, scene.text(".config").await.len() as u64);
     assert_eq!((config.mode, config.nlink), (0o400, 1));
 }
 
@@ -65,7 +65,10 @@ async fn only_control_is_written_to() {
         assert!(matches!(refused, Some(Error::AccessDenied)), "{refused:?}");
     }
     assert!(scene.internal.open(&Caller::root(), CONTROL, OFlag::O_RDWR).is_ok());
+    let lost = scene.internal.reopen(CONTROL, OFlag::O_RDWR).err();
+    assert!(matches!(lost, Some(Error::BadHandle)), "{lost:?}");
+    assert!(scene.internal.reopen(STATS, OFlag::O_RDONLY).is_ok());
     let unknown = scene.internal.open(&Caller::root(), Ino(7), OFlag::O_RDONLY).err();
     assert!(matches!(unknown, Some(Error::NotFound)), "{unknown:?}");
-    assert!(matches!(scene.open(".stats").write(0, b"x").await, Err(Error::BadHandle)));
+    assert!(matches!(scene.open(".stats").write(0, b"x"), Err(Error::BadHandle)));
 }

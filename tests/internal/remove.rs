@@ -31,7 +31,7 @@ async fn a_tree_is_removed_and_the_kernel_told() {
         assert_eq!(answer.errno(), 0);
         assert_eq!(answer.last_progress(), (1 + 3 + 3 + 12, 0));
         assert!(!scene.has(Ino::ROOT, "top").await);
-        assert_eq!(scene.told.all(), ["entry 1/top", "attr 1"]);
+        assert_eq!(scene.told.all(), ["entry 1/top", "attr 1", "heard"]);
     }
 }
 

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use jfs::chunk::{Cache, CacheOptions};
 use jfs::meta::record::Setting;
 use jfs::meta::{Caller, Ino, Meta, Options, Registration};
@@ -63,6 +65,10 @@ impl KernelCache for Kernel {
 
     fn attr_changed(&self, ino: Ino) {
         self.0.note(format!("attr {ino}"));
+    }
+
+    fn heard(&self) -> BoxFuture<'_, ()> {
+        async { self.0.note("heard".to_owned()) }.boxed()
     }
 }
 
@@ -190,7 +196,7 @@ impl Scene {
     pub async fn ask_as(&self, caller: &Caller, op: u32, body: &[u8]) -> Reply {
         let handle = self.open_as(caller, ".control");
         let request = request(op, body);
-        handle.write(0, &request).await.unwrap();
+        handle.write(0, &request).unwrap();
         reply(&handle, request.len() as u64).await
     }
 }

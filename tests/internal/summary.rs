@@ -14,7 +14,7 @@ async fn the_largest_of_each_directory_are_told_and_the_rest_as_one() {
     for scene in [Scene::new().await, Scene::sqlite().await] {
         let top = scene.dir(Ino::ROOT, "top").await;
         let big = scene.dir(top, "big").await;
-        let f = scene.file(big, "f", &[1; 20000]).await;
+        let f = scene.file(big, "f", &vec![1; 20000]).await;
         let g = scene.file(big, "g", &[1; 5000]).await;
         scene.file(top, "a", b"x").await;
         scene.file(top, "b", b"x").await;

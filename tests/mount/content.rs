@@ -28,7 +28,7 @@ on_both! {
     holes_can_be_punched,
     ranges_can_be_zeroed,
     other_ways_of_allocating_are_refused,
-    seeking_finds_the_end_of_data,
+    regression_seeking_finds_the_end_of_data,
     a_range_can_be_copied,
     a_range_can_be_copied_within_a_file,
     many_write_at_once_and_nothing_is_lost,
@@ -199,7 +199,7 @@ fn other_ways_of_allocating_are_refused(rig: Rig) {
     assert_same(&fs::read(mount.at("f")).unwrap(), &content);
 }
 
-fn seeking_finds_the_end_of_data(rig: Rig) {
+fn regression_seeking_finds_the_end_of_data(rig: Rig) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     file.write_all_at(&bytes(6, MIB), 0).unwrap();

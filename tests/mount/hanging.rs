@@ -22,6 +22,7 @@ const ENDS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL];
 on_both! {
     who_reads_from_a_bucket_that_hangs_is_freed_by_a_signal,
     other_files_work_while_a_bucket_hangs,
+    regression_signals_that_a_process_handles_disturb_nothing,
 }
 
 fn who_reads_from_a_bucket_that_hangs_is_freed_by_a_signal(rig: Rig) {
@@ -57,6 +58,33 @@ fn other_files_work_while_a_bucket_hangs(rig: Rig) {
     drop(readers);
     server.hang(false);
     assert_same(&fs::read(&path).unwrap(), &content);
+}
+
+/// Timers, children and the like: no program expects EINTR of mkdir(2).
+fn regression_signals_that_a_process_handles_disturb_nothing(rig: Rig) {
+    let mount = rig.start();
+    let point = mount.path().to_str().unwrap();
+    // The shell waits in the call of one process while its trap is due.
+    let script = r#"
+        cd "$0"
+        trap : ALRM USR1 CHLD WINCH
+        me=$$
+        (while kill -ALRM $me && kill -USR1 $me && kill -WINCH $me; do :; done) 2>/dev/null &
+        bomb=$!
+        n=0
+        while [ $n -lt 300 ]; do
+            # Built into the shell: the process that gets the signals makes the calls.
+            : >"f$n" || exit 1
+            [ -e "f$n" ] || exit 2
+            cd . || exit 3
+            n=$((n + 1))
+        done
+        kill $bomb
+        ls | wc -l
+    "#;
+    let mut shell = Process::start("sh", &["-c", script, point]);
+    shell.says("300");
+    assert!(shell.finish());
 }
 
 #[test]

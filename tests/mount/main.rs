@@ -24,5 +24,6 @@ mod options;
 mod outage;
 mod process;
 mod together;
+mod tools;
 mod two_mounts;
 mod xattrs;

@@ -13,7 +13,7 @@ on_both! {
     names_of_one_of_ours_come_to_the_other,
     names_of_either_client_come_to_the_other,
     a_file_that_is_open_elsewhere_is_read_as_far_as_it_was_synced,
-    two_of_ours_append_in_turns,
+    regression_two_of_ours_append_in_turns,
 }
 
 fn what_one_of_ours_closes_the_other_opens(rig: Rig) {
@@ -104,7 +104,7 @@ fn a_file_that_is_open_elsewhere_is_read_as_far_as_it_was_synced(rig: Rig) {
     }
 }
 
-fn two_of_ours_append_in_turns(rig: Rig) {
+fn regression_two_of_ours_append_in_turns(rig: Rig) {
     use std::io::Write;
     rig.format(&[]);
     let (one, two) = (rig.mount(&[]), rig.mount(&[]));

@@ -6,8 +6,8 @@
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 use std::{env, thread};
 
@@ -176,10 +176,21 @@ impl Rig {
     }
 }
 
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// Tests or measures this program instead of the one that was built. The first call counts.
+pub fn use_program(path: PathBuf) {
+    let _ = PROGRAM.set(path);
+}
+
 /// The program that is tested, not yet started.
 pub fn ours() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_jfs-mount"));
+    let built = || PathBuf::from(env!("CARGO_BIN_EXE_jfs-mount"));
+    let mut command = Command::new(PROGRAM.get_or_init(built));
     command.env("NO_COLOR", "1").env("AWS_EC2_METADATA_DISABLED", "true").env_remove("JFS_LOG");
+    // Objects in files need not outlive the machine, as with the Go client; syncing each of them
+    // would be most of what a test takes.
+    command.env("JFS_FILE_SYNC", "false");
     command
 }
 
@@ -226,6 +237,14 @@ impl Mounted {
     pub fn terminate(mut self) {
         let mut mount = self.mount.take().unwrap();
         signal(mount.pid(), nix::sys::signal::Signal::SIGTERM);
+        mount.ended();
+        self.judge(&mount.log());
+    }
+
+    /// Waits for the end of one that somebody else has unmounted.
+    #[track_caller]
+    pub fn ended(mut self) {
+        let mut mount = self.mount.take().unwrap();
         mount.ended();
         self.judge(&mount.log());
     }

@@ -198,18 +198,12 @@ impl Item {
 }
 
 fn value(figures: &Figures, name: &str) -> f64 {
-    // Ours may be one by method, which a tool adds up.
-    match figures.get(name) {
-        Some(value) => *value,
-        None => {
-            let below = format!("{name}_");
-            figures
-                .iter()
-                .filter(|(name, _)| name.starts_with(&below))
-                .map(|(_, value)| value)
-                .sum()
-        }
+    if let Some(value) = figures.get(name) {
+        return *value;
     }
+    // One by method, perhaps.
+    let below = format!("{name}_");
+    figures.iter().filter(|(name, _)| name.starts_with(&below)).map(|(_, value)| value).sum()
 }
 
 fn grown(before: &Figures, now: &Figures, name: &str) -> f64 {

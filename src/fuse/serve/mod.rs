@@ -278,8 +278,10 @@ impl FileSystem for Served {
     }
 
     fn write(&self, request: &Request, write: Write, data: Payload<'_>, reply: Reply<Written>) {
-        let Write { fh, offset, size, flags, .. } = write;
+        let Write { fh, offset, size, flags, from_cache, .. } = write;
         let ino = request.ino;
+        let appends = open_flags(flags).contains(OFlag::O_APPEND) && !from_cache;
+        let offset = if appends { self.vfs.end_to_append_at(ino, offset) } else { offset };
         let ask = self.ask("write", request, || format!("{ino},{size},{offset},{}", fh.0));
         let taken = match self.vfs.write_now(ino, fh, offset, data.as_slice()) {
             Ok(taken) if taken == data.as_slice().len() => {
@@ -576,8 +578,7 @@ impl Served {
         let ask = self.ask(method, request, || lock_args(request.ino, &lock));
         let Lock { fh, owner, start, end, kind, pid, flock } = lock;
         let ino = request.ino;
-        // The wait ends with an interrupt, and no lock is left behind then.
-        reply.spawn_abortable(async move {
+        let work = async move {
             let vfs = &ask.vfs;
             let locked = if flock {
                 vfs.flock(ino, owner, kind, block).await
@@ -585,7 +586,13 @@ impl Served {
                 vfs.lock_range((ino, fh), (owner, pid), kind, start..=end, block).await
             };
             ask.done(locked)
-        });
+        };
+        if block {
+            // The wait ends with any signal, and no lock is left behind then.
+            reply.spawn_interruptible(work);
+        } else {
+            reply.spawn_abortable(work);
+        }
     }
 }
 

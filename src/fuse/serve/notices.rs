@@ -1,6 +1,8 @@
 //! Notices of the file system, as notifications to the kernel.
 
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 
 use crate::fuse::notify::{Notification, Notifier};
 use crate::meta::Ino;
@@ -28,5 +30,9 @@ impl KernelCache for ToKernel {
 
     fn attr_changed(&self, ino: Ino) {
         self.send(Notification::Inode { ino, offset: -1, length: 0 });
+    }
+
+    fn heard(&self) -> BoxFuture<'_, ()> {
+        self.0.delivered().boxed()
     }
 }

@@ -132,6 +132,15 @@ impl Internal {
         })
     }
 
+    /// Opens again what another process had opened. Not `.control`: who may ask for what is not known
+    /// any more, and what was asked for is lost.
+    pub fn reopen(self: &Arc<Self>, ino: Ino, flags: OFlag) -> Result<Virtual> {
+        if Node::numbered(ino) == Some(Node::Control) {
+            return Err(Error::BadHandle);
+        }
+        self.open(&Caller::root(), ino, flags)
+    }
+
     fn attr_of(&self, node: Node) -> Attr {
         let length = if node == Node::Config { self.config_text().len() } else { 0 };
         self.nodes.attr(node, length as u64)

@@ -42,7 +42,7 @@ impl Virtual {
 
     /// A request, or a part of one. Where it is written does not matter: requests and their answers
     /// follow each other.
-    pub async fn write(&self, _off: u64, bytes: &[u8]) -> Result<()> {
+    pub fn write(&self, _off: u64, bytes: &[u8]) -> Result<()> {
         match &self.0 {
             Kind::Control(conversation) => conversation.write(bytes),
             Kind::Text(_) | Kind::Log(_) => Err(Error::BadHandle),

@@ -1,6 +1,6 @@
 //! Cloning a tree by request.
 
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::answer::Answer;
 use super::request::Clone;
@@ -19,11 +19,13 @@ impl Work {
         let (src, dir, name) = (ask.src.0, ask.dst_dir.0, String::from_utf8_lossy(&ask.name));
         match &outcome {
             Ok(()) => info!(src, dir, %name, uid = caller.uid, "cloned a tree"),
-            Err(error) => warn!(src, dir, %name, uid = caller.uid, %error, "cannot clone a tree"),
+            Err(error) if error.is_fault() => warn!(src, dir, %name, %error, "cannot clone a tree"),
+            Err(error) => debug!(src, dir, %name, uid = caller.uid, %error, "cloned nothing"),
         }
         // The kernel may remember that there was no such name.
         self.notices.entry_gone(ask.dst_dir, &ask.name);
         self.notices.attr_changed(ask.dst_dir);
+        self.notices.heard().await;
         answer.end(outcome);
     }
 

@@ -1,6 +1,6 @@
 //! Compacting a tree by request.
 
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::answer::Answer;
 use crate::meta::Ino;
@@ -15,7 +15,8 @@ impl Work {
         let outcome = answer.watch(&progress, shown, work).await;
         match &outcome {
             Ok(()) => info!(ino = ino.0, chunks = progress.done(), "compacted a tree"),
-            Err(error) => warn!(ino = ino.0, %error, "cannot compact all of a tree"),
+            Err(error) if error.is_fault() => warn!(ino = ino.0, %error, "cannot compact a tree"),
+            Err(error) => debug!(ino = ino.0, %error, "did not compact a tree"),
         }
         answer.end(outcome);
     }

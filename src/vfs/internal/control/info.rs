@@ -19,7 +19,7 @@ const OUTSIDE: &str = "outside of the mounted directory";
 /// The class of what cannot be found out.
 const UNKNOWN: &str = "unknown";
 
-/// Field for field what the tools read. A list without entries is `null`.
+/// Field for field what the tools read. A list without entries is `null`, but those of locks.
 #[derive(Serialize, Default)]
 #[serde(rename_all = "PascalCase")]
 struct Response {
@@ -50,7 +50,8 @@ struct Sum {
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Chunk {
-    chunk_index: u64,
+    #[serde(rename = "ChunkIndex")]
+    index: u64,
     id: u64,
     size: u32,
     off: u32,
@@ -134,8 +135,8 @@ impl Work {
             }
         }
         let (flocks, plocks) = self.meta.locks_on(ask.ino).await?;
-        response.flocks = listed(flocks.iter().map(HeldFile::new).collect());
-        response.plocks = listed(plocks.iter().flat_map(HeldRange::of).collect());
+        response.flocks = Some(flocks.iter().map(HeldFile::new).collect());
+        response.plocks = Some(plocks.iter().flat_map(HeldRange::of).collect());
         Ok(())
     }
 
@@ -198,9 +199,9 @@ impl Work {
 }
 
 impl Chunk {
-    fn new((chunk_index, fragment): &(u64, Slice)) -> Self {
+    fn new((index, fragment): &(u64, Slice)) -> Self {
         let Slice { id, size, off, len, .. } = *fragment;
-        Self { chunk_index: *chunk_index, id: id.0, size, off, len }
+        Self { index: *index, id: id.0, size, off, len }
     }
 }
 

@@ -25,7 +25,7 @@ impl Work {
         let sum = self.meta.summary_as(ask.ino, ask.recursive, true, &progress).await?;
         let mut text = String::new();
         // Writing to a string does not fail.
-        let _ = self.write_node(&mut text, ask, sum, &self.paths(ask.ino).await?);
+        let _ = write_node(&mut text, ask, sum, &self.paths(ask.ino).await?);
         if (sum.files, sum.dirs) == (1, 0) {
             let fragments = fragments(&self.meta, ask.ino, sum.length).await?;
             let _ = if ask.raw {
@@ -35,28 +35,6 @@ impl Work {
             };
         }
         Ok(text)
-    }
-
-    fn write_node(
-        &self,
-        text: &mut String,
-        ask: &Info,
-        sum: Summary,
-        paths: &[String],
-    ) -> std::fmt::Result {
-        writeln!(text, "  inode: {}", ask.ino)?;
-        writeln!(text, "  files: {}", sum.files)?;
-        writeln!(text, "   dirs: {}", sum.dirs)?;
-        writeln!(text, " length: {}", in_words(sum.length))?;
-        writeln!(text, "   size: {}", in_words(sum.size))?;
-        match paths {
-            [] => writeln!(text, "   path: unknown"),
-            [path] => writeln!(text, "   path: {path}"),
-            paths => {
-                writeln!(text, "  paths:")?;
-                paths.iter().try_for_each(|path| writeln!(text, "\t{path}"))
-            }
-        }
     }
 
     fn write_objects(&self, text: &mut String, fragments: &[(u64, Slice)]) -> std::fmt::Result {
@@ -69,6 +47,22 @@ impl Work {
             }
         }
         Ok(())
+    }
+}
+
+fn write_node(text: &mut String, ask: &Info, sum: Summary, paths: &[String]) -> std::fmt::Result {
+    writeln!(text, "  inode: {}", ask.ino)?;
+    writeln!(text, "  files: {}", sum.files)?;
+    writeln!(text, "   dirs: {}", sum.dirs)?;
+    writeln!(text, " length: {}", in_words(sum.length))?;
+    writeln!(text, "   size: {}", in_words(sum.size))?;
+    match paths {
+        [] => writeln!(text, "   path: unknown"),
+        [path] => writeln!(text, "   path: {path}"),
+        paths => {
+            writeln!(text, "  paths:")?;
+            paths.iter().try_for_each(|path| writeln!(text, "\t{path}"))
+        }
     }
 }
 

@@ -20,9 +20,15 @@ pub async fn fragments(meta: &Meta, ino: Ino, length: u64) -> Result<Vec<(u64, S
     let mut fragments = Vec::new();
     for index in meta.chunk_indexes(ino, length).await? {
         let view = meta.read(ino, index).await?;
-        fragments.extend(view.iter().map(|slice| (u64::from(index), *slice)));
+        fragments.extend(view.iter().map(|slice| (u64::from(index), shown(slice))));
     }
     Ok(fragments)
+}
+
+/// A hole is shown as large as it is.
+fn shown(fragment: &Slice) -> Slice {
+    let size = if fragment.id.is_hole() { fragment.len } else { fragment.size };
+    Slice { size, ..*fragment }
 }
 
 /// The parts of objects that hold a fragment; the keys begin with the volume's name. None for a
@@ -71,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_hole_has_no_object() {
-        assert_eq!(parts(LAYOUT, "vol", &fragment(0, 0, 0, 70)), [part("", 0, 0, 70)]);
+        assert_eq!(parts(LAYOUT, "vol", &fragment(0, 70, 0, 70)), [part("", 70, 0, 70)]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Removing a tree by request.
 
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::answer::Answer;
 use super::request::Remove;
@@ -17,13 +17,15 @@ impl Work {
         let (dir, name) = (ask.dir.0, String::from_utf8_lossy(&ask.name));
         match &outcome {
             Ok(()) => {
-                info!(dir, %name, uid = caller.uid, count = progress.done(), "removed a tree")
+                info!(dir, %name, uid = caller.uid, count = progress.done(), "removed a tree");
             }
-            Err(error) => warn!(dir, %name, uid = caller.uid, %error, "cannot remove a tree"),
+            Err(error) if error.is_fault() => warn!(dir, %name, %error, "cannot remove a tree"),
+            Err(error) => debug!(dir, %name, uid = caller.uid, %error, "did not remove a tree"),
         }
         // Also after a failure: what lay below may be gone.
         self.notices.entry_gone(ask.dir, &ask.name);
         self.notices.attr_changed(ask.dir);
+        self.notices.heard().await;
         answer.end(outcome);
     }
 
