@@ -1,6 +1,6 @@
 //! Mistakes are found before anything is touched, and named.
 
-use super::rig::{Rig, code};
+use super::rig::{Rig, code, config};
 use super::support::timeout::{MOUNTED, within};
 
 #[test]
@@ -32,9 +32,9 @@ fn options_may_be_written_as_the_go_client_takes_them() {
         let point = rig.point().display().to_string();
         rig.mount(&["-attr-cache=2.5", "--writeback=false", "-metrics", "127.0.0.1:0", &point])
             .ok();
-        let config = rig.config(&rig.point());
-        assert_eq!(config["AttrTimeout"], 2_500_000_000_u64);
-        assert_eq!(config["Chunk"]["Writeback"], false);
+        let shown = config(&rig.point());
+        assert_eq!(shown["AttrTimeout"], 2_500_000_000_u64);
+        assert_eq!(shown["Chunk"]["Writeback"], false);
         rig.unmount();
     });
 }
