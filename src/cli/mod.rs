@@ -2,19 +2,17 @@
 //!
 //! [`Program`] is the way in: what has to happen before there are threads, then the subcommand.
 
-mod arguments;
-mod begin;
 mod bench;
 mod config;
 mod controller;
 mod durations;
 mod exit;
 mod format;
-mod helper;
 mod info;
 mod launch;
 mod log;
 mod mount;
+mod program;
 mod progress;
 mod quota;
 mod rmr;
@@ -31,9 +29,9 @@ use std::ffi::OsString;
 use clap::{CommandFactory, Parser, Subcommand};
 use tracing::warn;
 
-pub use begin::Program;
 use launch::Caller;
 use log::Log;
+pub use program::Program;
 
 /// A JuiceFS-compatible file-system client.
 #[derive(Debug, Parser)]

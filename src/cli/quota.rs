@@ -2,6 +2,7 @@
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
+use serde_json::{Value, json};
 use tracing::info;
 
 use super::sizes::{Bytes, Count, parse_capacity};
@@ -37,6 +38,9 @@ struct Volume {
     /// Address of the metadata
     #[arg(value_name = "META-URL")]
     meta: String,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Whose quota.
@@ -119,8 +123,22 @@ impl Volume {
         for (key, quota) in meta.quota_list().await? {
             rows.push((label(&meta, key).await, quota));
         }
-        print("Path/ID", rows);
+        self.print("Path/ID", rows)?;
         Ok(meta.close().await?)
+    }
+}
+
+impl Volume {
+    /// For people, or for scripts.
+    fn print(&self, heading: &str, mut quotas: Vec<(String, Record)>) -> anyhow::Result<()> {
+        quotas.sort_by(|a, b| a.0.cmp(&b.0));
+        if self.json {
+            let all: Vec<Value> = quotas.iter().map(|(label, quota)| shown(label, quota)).collect();
+            println!("{}", serde_json::to_string_pretty(&all)?);
+        } else {
+            print!("{}", rendered(heading, quotas));
+        }
+        Ok(())
     }
 }
 
@@ -166,7 +184,7 @@ impl Set {
             inodes: self.inodes.map(i64::try_from).transpose().context("--inodes")?,
         };
         let quota = meta.quota_set(key, limits, self.strict).await?;
-        print(self.whose.heading(), vec![(label, quota)]);
+        self.volume.print(self.whose.heading(), vec![(label, quota)])?;
         Ok(meta.close().await?)
     }
 }
@@ -178,7 +196,7 @@ impl Get {
         let Some(quota) = meta.quota(key).await? else {
             bail!("{label} has no quota");
         };
-        print(self.whose.heading(), vec![(label, quota)]);
+        self.volume.print(self.whose.heading(), vec![(label, quota)])?;
         Ok(meta.close().await?)
     }
 
@@ -203,7 +221,7 @@ impl Check {
             };
             let check = meta.quota_check(dir, self.strict, self.repair).await?;
             if check.is_right() {
-                print("Path", vec![(label, check.quota)]);
+                self.volume.print("Path", vec![(label, check.quota)])?;
                 Vec::new()
             } else {
                 vec![check]
@@ -218,19 +236,36 @@ impl Check {
             let all = meta.quota_check_owners(self.repair).await?;
             all.into_iter().filter(|check| one(check.key)).collect()
         };
-        for check in &wrong {
-            let label = label(&meta, check.key).await;
+        self.report(&meta, &wrong).await?;
+        meta.close().await?;
+        if wrong.is_empty() {
+            info!("quota usage is consistent");
+        } else if !self.repair {
+            bail!("quota usage is inconsistent");
+        }
+        Ok(())
+    }
+
+    async fn report(&self, meta: &Meta, wrong: &[QuotaCheck]) -> anyhow::Result<()> {
+        let mut all = Vec::new();
+        for check in wrong {
+            let label = label(meta, check.key).await;
+            if self.volume.json {
+                let mut one = shown(&label, &check.quota);
+                one["CountedSpace"] = check.space.into();
+                one["CountedInodes"] = check.inodes.into();
+                one["Corrected"] = self.repair.into();
+                all.push(one);
+                continue;
+            }
             let done = if self.repair { "corrected" } else { "run with --repair to correct it" };
             println!(
                 "{label}: stored usage is {} bytes and {} inodes, counted {} and {}; {done}",
                 check.quota.used_space, check.quota.used_inodes, check.space, check.inodes
             );
         }
-        meta.close().await?;
-        if wrong.is_empty() {
-            info!("quota usage is consistent");
-        } else if !self.repair {
-            bail!("quota usage is inconsistent");
+        if !all.is_empty() {
+            println!("{}", serde_json::to_string_pretty(&all)?);
         }
         Ok(())
     }
@@ -263,8 +298,17 @@ async fn label(meta: &Meta, key: QuotaKey) -> String {
     }
 }
 
-fn print(heading: &str, mut quotas: Vec<(String, Record)>) {
-    quotas.sort_by(|a, b| a.0.cmp(&b.0));
+fn shown(label: &str, quota: &Record) -> Value {
+    json!({
+        "Name": label,
+        "MaxSpace": quota.max_space,
+        "MaxInodes": quota.max_inodes,
+        "UsedSpace": quota.used_space,
+        "UsedInodes": quota.used_inodes,
+    })
+}
+
+fn rendered(heading: &str, quotas: Vec<(String, Record)>) -> String {
     let cells = |text: [&str; 7]| text.map(str::to_owned).to_vec();
     let mut rows = vec![cells([heading, "Size", "Used", "Use%", "Inodes", "IUsed", "IUse%"])];
     for (label, quota) in quotas {
@@ -284,5 +328,5 @@ fn print(heading: &str, mut quotas: Vec<(String, Record)>) {
             share(used_inodes, quota.max_inodes),
         ]);
     }
-    print!("{}", table::render(&rows));
+    table::render(&rows)
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::thread;
 
-use super::rig::{LIMIT, Rig, code, serving};
+use super::rig::{LIMIT, Rig, code, config, pid, serving};
 use super::support::command::{poll, run};
 use super::support::mount::is_mounted;
 use super::support::timeout::{MOUNTED, within};
@@ -77,7 +77,7 @@ fn paths_may_be_relative() {
         rig.format("sqlite3://my.db", &[]);
         rig.mount(&["sqlite3://my.db", "mnt"]).ok();
         fs::write(rig.point().join("file"), "content").unwrap();
-        let pid = rig.pid(&rig.point());
+        let pid = pid(&rig.point());
         // It keeps no directory of the caller busy.
         let cwd = fs::read_link(format!("/proc/{pid}/cwd")).unwrap();
         assert_eq!(cwd.to_str(), Some("/"));
@@ -101,7 +101,7 @@ fn processes_that_start_together_make_one_volume() {
             }
         });
         let volumes: Vec<_> =
-            points.iter().map(|point| rig.config(point)["Format"]["UUID"].clone()).collect();
+            points.iter().map(|point| config(point)["Format"]["UUID"].clone()).collect();
         assert!(volumes.iter().all(|uuid| *uuid == volumes[0]), "{volumes:?}");
         fs::write(points[0].join("file"), "content").unwrap();
         assert_eq!(fs::read_to_string(points[3].join("file")).unwrap(), "content");
@@ -120,7 +120,7 @@ fn what_is_left_of_a_dead_mount_does_not_stand_in_the_way() {
         let occupied = rig.mount(&[&point]);
         assert!(code(&occupied) == 1 && occupied.stderr.contains("umount"), "{occupied}");
         let mut kill = std::process::Command::new("kill");
-        kill.args(["-KILL", &rig.pid(&rig.point()).to_string()]);
+        kill.args(["-KILL", &pid(&rig.point()).to_string()]);
         run(kill, LIMIT).ok();
         assert!(poll(LIMIT, || fs::read_dir(rig.point()).is_err()), "the mount is not dead");
         rig.mount(&[&point]).ok();

@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use super::rig::{LIMIT, Rig, code};
+use super::rig::{LIMIT, Rig, code, config};
 use super::support::command::{Finished, run};
 use super::support::mount::is_mounted;
 use super::support::timeout::{MOUNTED, within};
@@ -33,9 +33,9 @@ fn a_line_of_the_table_is_mounted_in_the_background() {
         );
         helper(&rig, &[&url, &point, "-o", &options]).ok();
         assert!(is_mounted(&rig.point()));
-        let config = rig.config(&rig.point());
-        assert_eq!(config["AttrTimeout"], 3_000_000_000_u64);
-        assert!(config["FuseOpts"]["Options"].to_string().contains("noatime"));
+        let shown = config(&rig.point());
+        assert_eq!(shown["AttrTimeout"], 3_000_000_000_u64);
+        assert!(shown["FuseOpts"]["Options"].to_string().contains("noatime"));
         rig.unmount();
     });
 }

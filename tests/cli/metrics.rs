@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use super::rig::Rig;
+use super::rig::{Rig, config};
 use super::support::timeout::{MOUNTED, within};
 
 /// The page at an address.
@@ -23,8 +23,8 @@ fn a_mount_shows_what_it_does() {
         let rig = Rig::new();
         rig.mount(&["--metrics", "127.0.0.1:0", "--custom-labels", "zone:a", "mnt"]).ok();
         fs::write(rig.point().join("file"), "content").unwrap();
-        let config = rig.config(&rig.point());
-        let page = page(config["Port"]["PrometheusAgent"].as_str().unwrap());
+        let shown = config(&rig.point());
+        let page = page(shown["Port"]["PrometheusAgent"].as_str().unwrap());
         assert!(page.starts_with("HTTP/1.1 200"), "{page}");
         for name in
             ["juicefs_uptime", "juicefs_memory", "juicefs_fuse_ops_durations_histogram_seconds"]
@@ -50,7 +50,7 @@ fn a_port_that_is_taken_is_left_alone() {
             rig.mount(&[point.to_str().unwrap()]).ok();
         }
         let agents =
-            points.each_ref().map(|point| rig.config(point)["Port"]["PrometheusAgent"].clone());
+            points.each_ref().map(|point| config(point)["Port"]["PrometheusAgent"].clone());
         assert!(
             agents.iter().all(serde_json::Value::is_string) && agents[0] != agents[1],
             "{agents:?}"
@@ -59,7 +59,7 @@ fn a_port_that_is_taken_is_left_alone() {
         let third = rig.path("third");
         let taken = agents[0].as_str().unwrap();
         rig.mount(&["--metrics", taken, third.to_str().unwrap()]).ok();
-        assert!(rig.config(&third)["Port"]["PrometheusAgent"].is_null());
+        assert!(config(&third)["Port"]["PrometheusAgent"].is_null());
         assert!(rig.log().contains("no metrics are served"), "{}", rig.log());
         for point in points.iter().chain([&third]) {
             rig.run(&["umount", point.to_str().unwrap()]).ok();

@@ -1,6 +1,6 @@
 //! Mistakes are found before anything is touched, and named.
 
-use super::rig::{Rig, code};
+use super::rig::{Rig, code, config};
 use super::support::timeout::{MOUNTED, within};
 
 #[test]
@@ -32,9 +32,9 @@ fn options_may_be_written_as_the_go_client_takes_them() {
         let point = rig.point().display().to_string();
         rig.mount(&["-attr-cache=2.5", "--writeback=false", "-metrics", "127.0.0.1:0", &point])
             .ok();
-        let config = rig.config(&rig.point());
-        assert_eq!(config["AttrTimeout"], 2_500_000_000_u64);
-        assert_eq!(config["Chunk"]["Writeback"], false);
+        let shown = config(&rig.point());
+        assert_eq!(shown["AttrTimeout"], 2_500_000_000_u64);
+        assert_eq!(shown["Chunk"]["Writeback"], false);
         rig.unmount();
     });
 }
@@ -52,6 +52,26 @@ fn an_option_without_effect_says_so_once() {
             assert!(rig.log().contains(option), "{}", rig.log());
         }
         rig.unmount();
+    });
+}
+
+#[test]
+fn quotas_can_be_read_by_scripts() {
+    within(MOUNTED, || {
+        let rig = Rig::new();
+        let url = rig.redis_volume(&[]);
+        rig.run(&["quota", "set", &url, "--path", "/dir", "--create", "--inodes", "7"]).ok();
+        for words in [
+            &["quota", "list", &url, "--json"][..],
+            &["quota", "get", &url, "--path", "/dir", "--json"],
+        ] {
+            let answer = rig.run(words).ok();
+            let quotas: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
+            assert_eq!((&quotas[0]["Name"], &quotas[0]["MaxInodes"]), (&"/dir".into(), &7.into()));
+        }
+        // What has no output of its own is JSON anyway.
+        let status = rig.run(&["status", &url]).ok();
+        assert!(serde_json::from_str::<serde_json::Value>(&status.stdout).is_ok(), "{status}");
     });
 }
 

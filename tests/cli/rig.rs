@@ -15,7 +15,7 @@ use super::support::redis::RedisServer;
 use super::support::timeout::{has_limit, on_timeout};
 
 /// For one command, on a busy machine.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_mins(1);
 
 pub struct Rig {
     folder: TempDir,
@@ -104,18 +104,6 @@ impl Rig {
         self.run(&[&words, options].concat()).ok();
     }
 
-    /// What the mount tells about itself.
-    #[track_caller]
-    pub fn config(&self, point: &Path) -> Value {
-        serde_json::from_slice(&fs::read(point.join(".config")).unwrap()).unwrap()
-    }
-
-    /// The process that serves a mount.
-    #[track_caller]
-    pub fn pid(&self, point: &Path) -> u32 {
-        u32::try_from(self.config(point)["Pid"].as_u64().unwrap()).unwrap()
-    }
-
     /// Unmounts by the program, which waits for the end of the mount's process.
     #[track_caller]
     pub fn unmount(&self) {
@@ -157,6 +145,18 @@ pub fn serving(folder: &Path) -> Vec<u32> {
         environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
     })
     .collect()
+}
+
+/// What a mount tells about itself.
+#[track_caller]
+pub fn config(point: &Path) -> Value {
+    serde_json::from_slice(&fs::read(point.join(".config")).unwrap()).unwrap()
+}
+
+/// The process that serves a mount.
+#[track_caller]
+pub fn pid(point: &Path) -> u32 {
+    u32::try_from(config(point)["Pid"].as_u64().unwrap()).unwrap()
 }
 
 /// Sends a signal to a child.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::rig::{Rig, ended, signal};
+use super::rig::{Rig, config, ended, pid, signal};
 use super::support::redis::RedisServer;
 use super::support::timeout::{MOUNTED, within};
 
@@ -20,7 +20,7 @@ fn guarded(rig: &Rig) -> (RedisServer, String) {
 #[track_caller]
 fn assert_hidden(rig: &Rig, pid: u32) {
     let point = rig.point();
-    let page = rig.config(&point)["Port"]["PrometheusAgent"].as_str().unwrap().to_owned();
+    let page = config(&point)["Port"]["PrometheusAgent"].as_str().unwrap().to_owned();
     for (what, text) in [
         ("arguments", fs::read(format!("/proc/{pid}/cmdline")).unwrap()),
         ("environment", fs::read(format!("/proc/{pid}/environ")).unwrap()),
@@ -43,7 +43,7 @@ fn a_password_in_the_address_is_hidden_in_the_background() {
         let (_server, url) = guarded(&rig);
         let mounted = rig.mount(&["-v", &url, "mnt"]).ok();
         assert!(!mounted.stderr.contains(PASSWORD), "{mounted}");
-        let pid = rig.pid(&rig.point());
+        let pid = pid(&rig.point());
         assert_hidden(&rig, pid);
         let shown = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
         assert!(shown.contains("redis://:****@"), "{shown}");
@@ -58,7 +58,7 @@ fn a_password_in_the_address_is_hidden_in_the_foreground() {
         let (_server, url) = guarded(&rig);
         let mut child = rig.serve(&["-v", &url, "mnt"]);
         // The same process: whoever started it knows it by its number.
-        assert_eq!(rig.pid(&rig.point()), child.id());
+        assert_eq!(pid(&rig.point()), child.id());
         assert_hidden(&rig, child.id());
         signal(&child, "TERM");
         assert_eq!(ended(&mut child), 0, "{}", rig.log());

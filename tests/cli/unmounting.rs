@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::rig::{LIMIT, Rig, code};
+use super::rig::{LIMIT, Rig, code, config, pid};
 use super::support::command::{poll, run};
 use super::support::juicefs::Volume;
 use super::support::mount::is_mounted;
@@ -30,7 +30,7 @@ fn by_force_it_is_out_of_sight_at_once_and_loses_nothing() {
     within(MOUNTED, || {
         let rig = Rig::new();
         rig.mount(&["mnt"]).ok();
-        let pid = rig.pid(&rig.point());
+        let pid = pid(&rig.point());
         let mut file = fs::File::create(rig.point().join("file")).unwrap();
         rig.run(&["umount", "--force", "mnt"]).ok();
         assert!(!is_mounted(&rig.point()));
@@ -51,7 +51,7 @@ fn a_dead_mount_is_taken_down() {
         for words in [&["umount", "mnt"][..], &["umount", "-f", "mnt"]] {
             rig.mount(&["mnt"]).ok();
             let mut kill = std::process::Command::new("kill");
-            kill.args(["-KILL", &rig.pid(&rig.point()).to_string()]);
+            kill.args(["-KILL", &pid(&rig.point()).to_string()]);
             run(kill, LIMIT).ok();
             assert!(poll(LIMIT, || fs::read_dir(rig.point()).is_err()), "the mount is not dead");
             rig.run(words).ok();
@@ -81,8 +81,8 @@ fn flushing_waits_until_everything_is_uploaded() {
         // Nothing would be uploaded by itself in the time of the test.
         rig.mount(&["--writeback", "--upload-delay", "1h", &url, "mnt"]).ok();
         fs::write(rig.point().join("file"), vec![7; 300_000]).unwrap();
-        let config = rig.config(&rig.point());
-        let staging = Path::new(config["Chunk"]["CacheDir"].as_str().unwrap()).join("rawstaging");
+        let shown = config(&rig.point());
+        let staging = Path::new(shown["Chunk"]["CacheDir"].as_str().unwrap()).join("rawstaging");
         assert_eq!(files(&staging), 1, "nothing is staged");
         assert_eq!(files(&rig.path("bucket/vol/chunks")), 0, "it was uploaded at once");
         rig.run(&["umount", "--flush", "mnt"]).ok();

@@ -19,6 +19,7 @@ const NICE: i32 = -19;
 
 /// Must come before any thread is started: threads inherit some of it when they begin.
 pub fn settle(no_huge_pages: bool) {
+    give_memory_back();
     let files = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
         // The hard limit may only be raised by root, the soft one up to it by anybody.
         let wanted = OPEN_FILES.max(soft);
@@ -36,6 +37,31 @@ pub fn settle(no_huge_pages: bool) {
         tried("huge pages", set_thp_disable(true));
     }
 }
+
+/// By itself the allocator keeps what was freed: up to as much again as is in use, after large files
+/// were read. Blocks are to go back to the system when the budget says that they are free.
+#[cfg(target_env = "gnu")]
+#[allow(unsafe_code, reason = "the allocator is set by no safe call")]
+fn give_memory_back() {
+    use std::thread::available_parallelism;
+
+    use nix::libc::{M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, mallopt};
+
+    /// Blocks are larger, nearly everything else is smaller.
+    const LARGE: i32 = 1 << 20;
+    let cores = available_parallelism().map_or(2, usize::from);
+    let arenas = i32::try_from(cores.clamp(2, 8)).unwrap_or(2);
+    for (what, value) in
+        [(M_ARENA_MAX, arenas), (M_MMAP_THRESHOLD, LARGE), (M_TRIM_THRESHOLD, LARGE)]
+    {
+        // SAFETY: sets a number of the allocator, while there is one thread.
+        unsafe { mallopt(what, value) };
+    }
+}
+
+/// Other allocators are left as they are.
+#[cfg(not(target_env = "gnu"))]
+fn give_memory_back() {}
 
 fn tried<E: Display>(what: &str, outcome: Result<(), E>) {
     if let Err(error) = outcome {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::chunk::{Checksum, Eviction, Writeback};
-use crate::cli::{Cli, Command, arguments};
+use crate::cli::{Cli, Command};
 use crate::meta::record::Setting;
 use crate::meta::{AtimeMode, Meta};
 use crate::vfs::Squash;
@@ -105,8 +105,6 @@ const ALL: &[(&str, &str)] = &[
 
 fn try_parse(options: &[&str]) -> Result<Mount, String> {
     let words = [&["jfs-mount", "mount", "redis://host/1", "/mnt/jfs"], options].concat();
-    let words = words.into_iter().map(OsString::from).collect();
-    let words = arguments::spelled(&Cli::command(), words);
     let matches = Cli::command().try_get_matches_from(words).map_err(|error| error.to_string())?;
     match Cli::from_arg_matches(&matches).map_err(|error| error.to_string())?.command {
         Command::Mount(mount) => Ok(*mount),

@@ -51,7 +51,7 @@ impl Umount {
         let told = told::ask(point);
         if self.flush {
             let told = told.context("--flush")?;
-            self.flush(point, told)?;
+            self.flush(point, &told)?;
         } else {
             self.take_down(point, told.is_ok())?;
             if let Ok(told) = told
@@ -66,8 +66,8 @@ impl Umount {
 
     /// A process of ours uploads what is staged after the mount is gone, so that nothing can come
     /// after it. With the Go client's, all that can be done is to wait first.
-    fn flush(&self, point: &Path, told: Told) -> anyhow::Result<()> {
-        let staged = Staged::new(&told);
+    fn flush(&self, point: &Path, told: &Told) -> anyhow::Result<()> {
+        let staged = Staged::new(told);
         let asked = told.ask_to_flush();
         if !asked {
             staged.wait(&Progress::new(), || true)?;

@@ -1,6 +1,9 @@
 //! The beginning of the program, while it has but one thread: reading its arguments, going to the
 //! background, logging.
 
+mod arguments;
+mod helper;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -8,9 +11,9 @@ use clap::{CommandFactory, FromArgMatches};
 use tracing::error;
 
 use super::exit::Exit;
-use super::helper::Asked;
 use super::launch::Caller;
-use super::{Cli, Command, arguments, helper, launch};
+use super::{Cli, Command, launch};
+use helper::Asked;
 
 /// What mount(8) expects of its helpers: a mistake of the caller, and a mount that failed.
 const HELPER_USAGE: u8 = 1;
