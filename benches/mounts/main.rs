@@ -4,7 +4,6 @@
 //! `cargo bench --bench mounts -- --help`
 
 #[allow(
-    dead_code,
     clippy::panic,
     clippy::expect_used,
     clippy::unwrap_used,

@@ -26,7 +26,7 @@ on_both! {
     a_change_through_a_handle_is_a_change_of_the_file,
 }
 
-fn only_the_owner_changes_the_mode(rig: Rig) {
+fn only_the_owner_changes_the_mode(rig: &Rig) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     let chmod = |mode| fs::set_permissions(mount.at("f"), Permissions::from_mode(mode));
@@ -42,7 +42,7 @@ fn only_the_owner_changes_the_mode(rig: Rig) {
     assert_eq!(mode(), 0o755);
 }
 
-fn only_root_gives_a_file_away(rig: Rig) {
+fn only_root_gives_a_file_away(rig: &Rig) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     std::os::unix::fs::symlink("f", mount.at("s")).unwrap();
@@ -61,7 +61,7 @@ fn only_root_gives_a_file_away(rig: Rig) {
     assert_eq!(fs::metadata(mount.at("f")).unwrap().uid(), SOMEBODY);
 }
 
-fn giving_a_file_away_takes_its_privileges(rig: Rig) {
+fn giving_a_file_away_takes_its_privileges(rig: &Rig) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     chown(mount.at("f"), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
@@ -70,7 +70,7 @@ fn giving_a_file_away_takes_its_privileges(rig: Rig) {
     assert_eq!(fs::metadata(mount.at("f")).unwrap().mode() & 0o7777, 0o755);
 }
 
-fn writing_takes_the_privileges_of_a_file(rig: Rig) {
+fn writing_takes_the_privileges_of_a_file(rig: &Rig) {
     let mount = rig.start();
     for act in ["write", "truncate"] {
         fs::write(mount.at("f"), "text").unwrap();
@@ -86,7 +86,7 @@ fn writing_takes_the_privileges_of_a_file(rig: Rig) {
     }
 }
 
-fn times_are_kept_to_the_nanosecond(rig: Rig) {
+fn times_are_kept_to_the_nanosecond(rig: &Rig) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     let early = UNIX_EPOCH + Duration::new(1, 1);
@@ -104,7 +104,7 @@ fn times_are_kept_to_the_nanosecond(rig: Rig) {
     assert_eq!((link.mtime(), link.mtime_nsec()), (5, 6));
 }
 
-fn times_can_be_left_alone_or_set_to_now(rig: Rig) {
+fn times_can_be_left_alone_or_set_to_now(rig: &Rig) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     let set = |last_access, last_modification| {
@@ -125,7 +125,7 @@ fn times_can_be_left_alone_or_set_to_now(rig: Rig) {
     assert!(mtime >= before);
 }
 
-fn only_the_owner_sets_times(rig: Rig) {
+fn only_the_owner_sets_times(rig: &Rig) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     fs::set_permissions(mount.at("f"), Permissions::from_mode(0o666)).unwrap();
@@ -143,7 +143,7 @@ fn only_the_owner_sets_times(rig: Rig) {
     assert_eq!(now, Errno::ACCESS);
 }
 
-fn a_change_of_content_shows_in_the_times(rig: Rig) {
+fn a_change_of_content_shows_in_the_times(rig: &Rig) {
     let mount = rig.start();
     fs::write(mount.at("f"), "text").unwrap();
     let back = || {
@@ -168,7 +168,7 @@ fn a_change_of_content_shows_in_the_times(rig: Rig) {
     assert_eq!(mtime(), 1);
 }
 
-fn a_change_of_a_name_shows_in_the_times(rig: Rig) {
+fn a_change_of_a_name_shows_in_the_times(rig: &Rig) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "").unwrap();
@@ -192,7 +192,7 @@ fn a_change_of_a_name_shows_in_the_times(rig: Rig) {
     }
 }
 
-fn lengths_and_blocks_are_those_of_the_content(rig: Rig) {
+fn lengths_and_blocks_are_those_of_the_content(rig: &Rig) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     for (at, length) in [(0, 1), (5000, 5001), (300 * KIB, 300 * KIB + 1)] {
@@ -207,7 +207,7 @@ fn lengths_and_blocks_are_those_of_the_content(rig: Rig) {
     assert_eq!(fs::metadata(mount.at("f")).unwrap().size(), 1 << 40);
 }
 
-fn access_follows_the_mode(rig: Rig) {
+fn access_follows_the_mode(rig: &Rig) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("d/f"), "text").unwrap();
@@ -229,7 +229,7 @@ fn access_follows_the_mode(rig: Rig) {
     });
 }
 
-fn a_change_through_a_handle_is_a_change_of_the_file(rig: Rig) {
+fn a_change_through_a_handle_is_a_change_of_the_file(rig: &Rig) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     file.set_permissions(Permissions::from_mode(0o600)).unwrap();

@@ -19,7 +19,7 @@ on_both! {
     what_a_killed_mount_held_is_freed,
 }
 
-fn what_was_synced_survives_a_kill(rig: Rig) {
+fn what_was_synced_survives_a_kill(rig: &Rig) {
     rig.format(&[]);
     let mut synced = Vec::new();
     for round in 0..3_u64 {
@@ -92,7 +92,7 @@ fn check(mount: &Mounted, synced: &[u64]) {
     }
 }
 
-fn what_a_killed_mount_held_is_freed(rig: Rig) {
+fn what_a_killed_mount_held_is_freed(rig: &Rig) {
     rig.format(&[]);
     let dying = rig.mount(&["--heartbeat", "1"]);
     let (flocked, ranged, removed) =

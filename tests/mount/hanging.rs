@@ -25,8 +25,8 @@ on_both! {
     regression_signals_that_a_process_handles_disturb_nothing,
 }
 
-fn who_reads_from_a_bucket_that_hangs_is_freed_by_a_signal(rig: Rig) {
-    let (server, mount, content) = with_a_cold_file(&rig);
+fn who_reads_from_a_bucket_that_hangs_is_freed_by_a_signal(rig: &Rig) {
+    let (server, mount, content) = with_a_cold_file(rig);
     server.hang(true);
     server.seen();
     for end in ENDS {
@@ -43,8 +43,8 @@ fn who_reads_from_a_bucket_that_hangs_is_freed_by_a_signal(rig: Rig) {
     assert_same(&fs::read(mount.at("f")).unwrap(), &content);
 }
 
-fn other_files_work_while_a_bucket_hangs(rig: Rig) {
-    let (server, mount, content) = with_a_cold_file(&rig);
+fn other_files_work_while_a_bucket_hangs(rig: &Rig) {
+    let (server, mount, content) = with_a_cold_file(rig);
     server.hang(true);
     let path = mount.at("f");
     let mut readers: Vec<Process> =
@@ -61,7 +61,7 @@ fn other_files_work_while_a_bucket_hangs(rig: Rig) {
 }
 
 /// Timers, children and the like: no program expects EINTR of mkdir(2).
-fn regression_signals_that_a_process_handles_disturb_nothing(rig: Rig) {
+fn regression_signals_that_a_process_handles_disturb_nothing(rig: &Rig) {
     let mount = rig.start();
     let point = mount.path().to_str().unwrap();
     // The shell waits in the call of one process while its trap is due.

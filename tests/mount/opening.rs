@@ -29,7 +29,7 @@ on_both! {
     many_files_are_open_at_once,
 }
 
-fn appending_writes_at_the_end_whoever_moved_it(rig: Rig) {
+fn appending_writes_at_the_end_whoever_moved_it(rig: &Rig) {
     let mount = rig.start();
     let mut one = OpenOptions::new().append(true).create(true).open(mount.at("f")).unwrap();
     let mut two = OpenOptions::new().append(true).open(mount.at("f")).unwrap();
@@ -43,7 +43,7 @@ fn appending_writes_at_the_end_whoever_moved_it(rig: Rig) {
     assert_eq!(fs::read(mount.at("f")).unwrap(), b"one end");
 }
 
-fn truncating_empties_the_file(rig: Rig) {
+fn truncating_empties_the_file(rig: &Rig) {
     let mount = rig.start();
     fs::write(mount.at("f"), bytes(1, 9 * MIB)).unwrap();
     drop(File::create(mount.at("f")).unwrap());
@@ -54,7 +54,7 @@ fn truncating_empties_the_file(rig: Rig) {
     assert_same(&fs::read(mount.at("f")).unwrap(), &vec![0; usize::try_from(9 * MIB).unwrap()]);
 }
 
-fn exclusive_creation_has_one_winner(rig: Rig) {
+fn exclusive_creation_has_one_winner(rig: &Rig) {
     let mount = rig.start();
     let tries = std::thread::scope(|scope| {
         let tries: Vec<_> =
@@ -64,7 +64,7 @@ fn exclusive_creation_has_one_winner(rig: Rig) {
     assert_eq!(tries, 1);
 }
 
-fn the_last_symlink_may_be_refused(rig: Rig) {
+fn the_last_symlink_may_be_refused(rig: &Rig) {
     let mount = rig.start();
     fs::write(mount.at("f"), "text").unwrap();
     symlink("f", mount.at("s")).unwrap();
@@ -73,7 +73,7 @@ fn the_last_symlink_may_be_refused(rig: Rig) {
     assert_eq!(refused(open(OFlags::RDONLY | OFlags::NOFOLLOW)), Errno::LOOP);
 }
 
-fn a_file_is_no_directory(rig: Rig) {
+fn a_file_is_no_directory(rig: &Rig) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "").unwrap();
@@ -83,7 +83,7 @@ fn a_file_is_no_directory(rig: Rig) {
     assert_eq!(refused(fs::read(mount.at("d"))), Errno::ISDIR);
 }
 
-fn a_nameless_file_has_no_name_until_it_gets_one(rig: Rig) {
+fn a_nameless_file_has_no_name_until_it_gets_one(rig: &Rig) {
     let mount = rig.start();
     let flags = OFlags::TMPFILE | OFlags::RDWR;
     let file = rustix::fs::open(mount.path(), flags, Mode::from_raw_mode(0o640)).unwrap();
@@ -99,7 +99,7 @@ fn a_nameless_file_has_no_name_until_it_gets_one(rig: Rig) {
     assert_eq!(names(mount.path()), [""; 0]);
 }
 
-fn direct_reads_and_writes_are_exact(rig: Rig) {
+fn direct_reads_and_writes_are_exact(rig: &Rig) {
     let mount = rig.start();
     let content = bytes(2, 5 * MIB + 512);
     let direct = |write: bool| {
@@ -129,7 +129,7 @@ fn direct_reads_and_writes_are_exact(rig: Rig) {
     assert_eq!(seen, [7; 4096]);
 }
 
-fn a_read_only_handle_cannot_write(rig: Rig) {
+fn a_read_only_handle_cannot_write(rig: &Rig) {
     let mount = rig.start();
     fs::write(mount.at("f"), "text").unwrap();
     let file = File::open(mount.at("f")).unwrap();
@@ -139,7 +139,7 @@ fn a_read_only_handle_cannot_write(rig: Rig) {
     assert_eq!(refused(file.read_at(&mut [0], 0)), Errno::BADF);
 }
 
-fn a_new_file_can_be_written_whatever_its_mode(rig: Rig) {
+fn a_new_file_can_be_written_whatever_its_mode(rig: &Rig) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::set_permissions(mount.at("d"), Permissions::from_mode(0o777)).unwrap();
@@ -154,7 +154,7 @@ fn a_new_file_can_be_written_whatever_its_mode(rig: Rig) {
     assert_eq!(fs::read(mount.at("d/f")).unwrap(), b"text");
 }
 
-fn a_removed_file_lives_while_it_is_open(rig: Rig) {
+fn a_removed_file_lives_while_it_is_open(rig: &Rig) {
     let mount = rig.start();
     let content = bytes(3, 6 * MIB);
     let file = open(mount.at("f"));
@@ -184,7 +184,7 @@ fn a_removed_file_lives_while_it_is_open(rig: Rig) {
     assert_eq!(rig.go.dump()["Sustained"].as_array().map_or(0, Vec::len), 0);
 }
 
-fn a_replaced_file_lives_while_it_is_open(rig: Rig) {
+fn a_replaced_file_lives_while_it_is_open(rig: &Rig) {
     let mount = rig.start();
     fs::write(mount.at("old"), "old").unwrap();
     fs::write(mount.at("new"), "new").unwrap();
@@ -197,7 +197,7 @@ fn a_replaced_file_lives_while_it_is_open(rig: Rig) {
     assert_eq!(fs::read(mount.at("old")).unwrap(), b"new");
 }
 
-fn nothing_can_be_made_in_a_removed_directory(rig: Rig) {
+fn nothing_can_be_made_in_a_removed_directory(rig: &Rig) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     let dir = File::open(mount.at("d")).unwrap();
@@ -206,7 +206,7 @@ fn nothing_can_be_made_in_a_removed_directory(rig: Rig) {
     assert_eq!(refused(inside), Errno::NOENT);
 }
 
-fn a_removed_file_has_no_way_back(rig: Rig) {
+fn a_removed_file_has_no_way_back(rig: &Rig) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     fs::remove_file(mount.at("f")).unwrap();
@@ -215,7 +215,7 @@ fn a_removed_file_has_no_way_back(rig: Rig) {
     assert_eq!(refused(link), Errno::NOENT);
 }
 
-fn many_files_are_open_at_once(rig: Rig) {
+fn many_files_are_open_at_once(rig: &Rig) {
     let mount = rig.start();
     let files: Vec<File> = (0..500).map(|n| open(mount.at(format!("f{n}")))).collect();
     for (n, file) in files.iter().enumerate() {

@@ -29,8 +29,8 @@ on_both! {
     a_volume_without_acls_has_none,
 }
 
-fn attributes_are_set_listed_and_removed(rig: Rig) {
-    let mount = with_xattrs(&rig);
+fn attributes_are_set_listed_and_removed(rig: &Rig) {
+    let mount = with_xattrs(rig);
     fs::write(mount.at("f"), "").unwrap();
     let path = mount.at("f");
     for (name, value) in [("user.one", &b"value"[..]), ("user.two", b"\0\xff"), ("trusted.t", b"x")]
@@ -48,8 +48,8 @@ fn attributes_are_set_listed_and_removed(rig: Rig) {
     assert_eq!(list(&path), ["trusted.t", "user.big", "user.two"]);
 }
 
-fn setting_may_insist_on_old_or_new(rig: Rig) {
-    let mount = with_xattrs(&rig);
+fn setting_may_insist_on_old_or_new(rig: &Rig) {
+    let mount = with_xattrs(rig);
     fs::write(mount.at("f"), "").unwrap();
     let set = |value: &[u8], flags| setxattr(mount.at("f"), "user.a", value, flags);
     assert_eq!(refused(set(b"1", XattrFlags::REPLACE)), Errno::NODATA);
@@ -60,8 +60,8 @@ fn setting_may_insist_on_old_or_new(rig: Rig) {
     assert_eq!(get(&mount.at("f"), "user.a").unwrap(), b"2");
 }
 
-fn buffers_that_are_too_small_are_told(rig: Rig) {
-    let mount = with_xattrs(&rig);
+fn buffers_that_are_too_small_are_told(rig: &Rig) {
+    let mount = with_xattrs(rig);
     let path = mount.at("f");
     fs::write(&path, "").unwrap();
     setxattr(&path, "user.a", b"0123456789", XattrFlags::empty()).unwrap();
@@ -74,8 +74,8 @@ fn buffers_that_are_too_small_are_told(rig: Rig) {
     assert!(said.contains("user.a=\"0123456789\""), "{said}");
 }
 
-fn attributes_of_a_symlink_are_its_own(rig: Rig) {
-    let mount = with_xattrs(&rig);
+fn attributes_of_a_symlink_are_its_own(rig: &Rig) {
+    let mount = with_xattrs(rig);
     fs::write(mount.at("f"), "").unwrap();
     symlink("f", mount.at("s")).unwrap();
     let link = mount.at("s");
@@ -85,7 +85,7 @@ fn attributes_of_a_symlink_are_its_own(rig: Rig) {
     assert_eq!(refused(get(&link, "trusted.a")), Errno::NODATA);
 }
 
-fn without_the_option_there_are_none(rig: Rig) {
+fn without_the_option_there_are_none(rig: &Rig) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     let set = setxattr(mount.at("f"), "user.a", b"1", XattrFlags::empty());
@@ -93,8 +93,8 @@ fn without_the_option_there_are_none(rig: Rig) {
     assert_eq!(refused(get(&mount.at("f"), "user.a")), Errno::OPNOTSUPP);
 }
 
-fn an_acl_grants_and_denies(rig: Rig) {
-    let mount = with_acls(&rig);
+fn an_acl_grants_and_denies(rig: &Rig) {
+    let mount = with_acls(rig);
     let path = mount.at("f");
     fs::write(&path, "text").unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
@@ -121,8 +121,8 @@ fn an_acl_grants_and_denies(rig: Rig) {
     assert_eq!(refused(get(&path, ACCESS)), Errno::NODATA);
 }
 
-fn an_acl_and_the_mode_agree(rig: Rig) {
-    let mount = with_acls(&rig);
+fn an_acl_and_the_mode_agree(rig: &Rig) {
+    let mount = with_acls(rig);
     let path = mount.at("f");
     fs::write(&path, "").unwrap();
     let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
@@ -142,8 +142,8 @@ fn an_acl_and_the_mode_agree(rig: Rig) {
     assert_eq!(get(&path, ACCESS).unwrap(), rule);
 }
 
-fn a_default_acl_is_inherited(rig: Rig) {
-    let mount = with_acls(&rig);
+fn a_default_acl_is_inherited(rig: &Rig) {
+    let mount = with_acls(rig);
     fs::create_dir(mount.at("d")).unwrap();
     let rule = [(1, 7, None), (2, 7, Some(SOMEBODY)), (4, 5, None), (16, 7, None), (32, 0, None)];
     set_acl(&mount.at("d"), DEFAULT, &rule);
@@ -160,8 +160,8 @@ fn a_default_acl_is_inherited(rig: Rig) {
     assert_eq!(refused(set), Errno::ACCESS);
 }
 
-fn acls_are_what_the_tools_say(rig: Rig) {
-    let mount = with_acls(&rig);
+fn acls_are_what_the_tools_say(rig: &Rig) {
+    let mount = with_acls(rig);
     fs::create_dir(mount.at("d")).unwrap();
     let tool = |program: &str, arguments: &[&str]| {
         let mut command = Command::new(program);
@@ -187,8 +187,8 @@ fn acls_are_what_the_tools_say(rig: Rig) {
     assert_eq!(said.trim(), "");
 }
 
-fn a_volume_without_acls_has_none(rig: Rig) {
-    let mount = with_xattrs(&rig);
+fn a_volume_without_acls_has_none(rig: &Rig) {
+    let mount = with_xattrs(rig);
     fs::write(mount.at("f"), "").unwrap();
     let rule = acl(&[(1, 7, None), (4, 5, None), (32, 1, None)]);
     let set = setxattr(mount.at("f"), ACCESS, &rule, XattrFlags::empty());

@@ -92,7 +92,7 @@ fn git_clones_and_finds_its_objects(mount: &Mounted, outside: &Path) {
 
 fn a_project_is_unpacked_and_built(mount: &Mounted, outside: &Path) {
     // Sixty units that call each other, with headers, a Makefile and a check of the sum.
-    let make = r##"
+    let make = r#"
         mkdir -p project/src project/include
         cd project
         for n in $(seq 60); do
@@ -104,7 +104,7 @@ fn a_project_is_unpacked_and_built(mount: &Mounted, outside: &Path) {
         printf '#include <stdio.h>\n#include "part1.h"\nint main(void) { printf("%%d\\n", part1(59)); return 0; }\n' >src/main.c
         ln -s src/main.c main.c
         tar --create --gzip --file ../project.tar.gz .
-    "##;
+    "#;
     script(outside, make, &[]).ok();
     let work = r#"
         mkdir project

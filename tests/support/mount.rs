@@ -15,8 +15,8 @@ pub use super::connection::is_mounted;
 use super::connection::{abort, cut, number};
 use super::timeout::{has_limit, on_timeout};
 
-const START: Duration = Duration::from_secs(60);
-const UNMOUNT: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
+const UNMOUNT: Duration = Duration::from_mins(1);
 
 /// Ends the client and its mount if this program ends without a word.
 const KEEPER: &str = r#"

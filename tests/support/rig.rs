@@ -19,7 +19,7 @@ use super::tikv::TikvServer;
 use super::timeout::{MOUNTED, within};
 
 /// Longer than anything takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 /// For one command on the small volumes that tests make.
 const LIMIT: Duration = Duration::from_mins(1);
 
@@ -317,12 +317,12 @@ pub fn eventually(what: &str, ready: impl FnMut() -> bool) {
 }
 
 /// Runs a test body with a fresh place, within a limit.
-pub fn with(make: fn() -> Rig, body: fn(Rig)) {
-    within(MOUNTED, move || body(make()));
+pub fn with(make: fn() -> Rig, body: fn(&Rig)) {
+    within(MOUNTED, move || body(&make()));
 }
 
 /// Runs each body on Redis and on SQLite, in modules of these names: `on_both! { a_sentence,
-/// another_sentence }` takes the names of `fn(Rig)`.
+/// another_sentence }` takes the names of `fn(&Rig)`.
 #[macro_export]
 macro_rules! on_both {
     ($($body:ident),* $(,)?) => {
