@@ -9,6 +9,7 @@ mod figures;
 pub mod fuse;
 pub mod meta;
 pub mod object;
+pub mod options;
 pub mod secret;
 pub mod slice;
 pub mod vfs;

@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::Args;
 
-use super::durations::parse_seconds;
-use super::sizes::{Bytes, Count, parse_capacity, parse_mbps};
-use super::storage::{Bucket, StorageOptions};
 use crate::meta::record::version::Version;
 use crate::meta::record::{SessionInfo, Setting};
 use crate::meta::{Meta, Options};
+use crate::options::durations::parse_seconds;
+use crate::options::sizes::{Bytes, Count, parse_capacity, parse_mbps};
+use crate::options::storage::{Bucket, StorageOptions};
+use crate::volume::storage::Overrides;
 
 #[derive(Debug, Args)]
 pub struct Config {
@@ -291,7 +292,7 @@ impl Config {
             return Ok(());
         }
         // Objects of a new class may be out of reach for hours.
-        Bucket::open(new)?.probe(id, !tier).await
+        Bucket::open(new, &Overrides::from_environment()?)?.probe(id, !tier).await
     }
 
     /// Asks about what may surprise.

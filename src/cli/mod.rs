@@ -5,7 +5,6 @@
 mod bench;
 mod config;
 mod controller;
-mod durations;
 mod exit;
 mod format;
 mod info;
@@ -16,10 +15,8 @@ mod program;
 mod progress;
 mod quota;
 mod rmr;
-mod sizes;
 mod stats;
 mod status;
-mod storage;
 mod table;
 mod umount;
 mod version;

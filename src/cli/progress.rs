@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::sizes::{Bytes, Count};
+use crate::options::sizes::{Bytes, Count};
 
 /// Between two plain lines about the same work.
 const SOMETIMES: Duration = Duration::from_secs(10);

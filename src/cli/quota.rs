@@ -5,11 +5,11 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tracing::info;
 
-use super::sizes::{Bytes, Count, parse_capacity};
 use super::table;
 use crate::error::Error;
 use crate::meta::record::{Quota as Record, QuotaKey};
 use crate::meta::{Caller, Ino, Limits, Meta, Name, Options, QuotaCheck};
+use crate::options::sizes::{Bytes, Count, parse_capacity};
 
 #[derive(Debug, Args)]
 pub struct Quota {

@@ -24,6 +24,7 @@ pub struct Node {
 }
 
 pub struct Vfs {
+    root: Ino,
     pub(super) meta: Arc<Meta>,
     pub(super) content: Arc<Content>,
     pub(super) options: VfsOptions,
@@ -40,6 +41,8 @@ pub struct Vfs {
 
 /// What a [`Vfs`] is made of.
 pub struct VfsParts {
+    /// The directory that is mounted.
+    pub root: Ino,
     pub meta: Arc<Meta>,
     pub content: Arc<Content>,
     pub internal: Arc<Internal>,
@@ -51,8 +54,9 @@ pub struct VfsParts {
 
 impl Vfs {
     pub fn new(parts: VfsParts) -> Arc<Self> {
-        let VfsParts { meta, content, internal, notices, log, metrics, options } = parts;
+        let VfsParts { root, meta, content, internal, notices, log, metrics, options } = parts;
         Arc::new(Self {
+            root,
             identity: Identity::new(&options),
             handles: Handles::default(),
             told: Told::default(),
@@ -106,9 +110,9 @@ impl Vfs {
         flushed
     }
 
-    /// How the kernel knows a node: the root of this client is always 1 to it.
-    pub(super) fn shown(&self, ino: Ino) -> Ino {
-        if ino == self.meta.facts().root() { Ino::ROOT } else { ino }
+    /// The directory that is mounted.
+    pub fn root(&self) -> Ino {
+        self.root
     }
 
     pub fn is_virtual(&self, ino: Ino) -> bool {

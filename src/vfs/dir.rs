@@ -90,7 +90,7 @@ impl Walk {
         let mut walk = Self { fixed: fixed(vfs, dir, &attr)?, ..Self::default() };
         walk.first = walk.fixed.len() as u64;
         walk.marks.push((walk.first, Cursor::Start));
-        walk.add(vfs, page);
+        walk.add(page);
         walk.pages = Some(pages);
         Ok(walk)
     }
@@ -125,7 +125,7 @@ impl Walk {
             if self.marks.last().is_none_or(|(number, _)| *number < next) {
                 self.marks.push((next, cursor));
             }
-            self.add(vfs, page);
+            self.add(page);
         }
     }
 
@@ -138,18 +138,18 @@ impl Walk {
         }
     }
 
-    fn add(&mut self, vfs: &Vfs, page: Option<Vec<crate::meta::DirEntry>>) {
+    fn add(&mut self, page: Option<Vec<crate::meta::DirEntry>>) {
         for entry in page.into_iter().flatten() {
-            self.window.push_back((entry.name, vfs.shown(entry.ino), entry.kind));
+            self.window.push_back((entry.name, entry.ino, entry.kind));
         }
     }
 }
 
 fn fixed(vfs: &Vfs, dir: Ino, attr: &Attr) -> Result<Vec<(Name, Ino, FileKind)>> {
-    let parent = if dir == Ino::ROOT { dir } else { vfs.shown(attr.parent) };
+    let parent = if dir == vfs.root() { dir } else { attr.parent };
     let mut fixed =
         vec![(Name::new(".")?, dir, FileKind::Dir), (Name::new("..")?, parent, FileKind::Dir)];
-    if dir == Ino::ROOT && !vfs.options.hide_internal {
+    if dir == vfs.root() && !vfs.options.hide_internal {
         let listed = vfs.internal.listed();
         fixed.extend(listed.into_iter().map(|(name, ino, attr)| (name, ino, attr.kind)));
         if let Some(trash) = vfs.internal.trash_name() {

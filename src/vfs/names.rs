@@ -13,8 +13,10 @@ impl Vfs {
         if let Some((ino, attr)) = self.internal.find(dir, name) {
             return Ok(Node { ino, attr });
         }
-        let (ino, attr) = self.meta.lookup(caller, dir, &Name::new(name)?).await?;
-        let ino = self.shown(ino);
+        let name = Name::new(name)?;
+        // Nothing of the volume above is in sight.
+        let name = if name.is_dot_dot() && dir == self.root() { Name::new(".")? } else { name };
+        let (ino, attr) = self.meta.lookup(caller, dir, &name).await?;
         // What is not stored yet counts as well.
         let attr =
             if self.content.length(ino).is_some() { self.content.attr(ino).await? } else { attr };
@@ -30,7 +32,7 @@ impl Vfs {
     ) -> Result<Node> {
         let name = self.free_name(dir, name)?;
         let umask = self.umask(umask);
-        self.made(self.meta.mknod(caller, dir, &name, node, (mode, umask)).await)
+        made(self.meta.mknod(caller, dir, &name, node, (mode, umask)).await)
     }
 
     pub async fn mkdir(
@@ -40,7 +42,7 @@ impl Vfs {
         (mode, umask): (u16, u16),
     ) -> Result<Node> {
         let name = self.free_name(dir, name)?;
-        self.made(self.meta.mkdir(caller, dir, &name, mode, self.umask(umask)).await)
+        made(self.meta.mkdir(caller, dir, &name, mode, self.umask(umask)).await)
     }
 
     pub async fn symlink(
@@ -50,7 +52,7 @@ impl Vfs {
         target: Bytes,
     ) -> Result<Node> {
         let name = self.free_name(dir, name)?;
-        self.made(self.meta.symlink(caller, dir, &name, target).await)
+        made(self.meta.symlink(caller, dir, &name, target).await)
     }
 
     pub async fn readlink(&self, ino: Ino) -> Result<Bytes> {
@@ -105,11 +107,11 @@ impl Vfs {
         }
         Name::new(name)
     }
+}
 
-    fn made(&self, made: Result<(Ino, Attr)>) -> Result<Node> {
-        let (ino, attr) = made?;
-        Ok(Node { ino: self.shown(ino), attr })
-    }
+fn made(made: Result<(Ino, Attr)>) -> Result<Node> {
+    let (ino, attr) = made?;
+    Ok(Node { ino, attr })
 }
 
 /// What the flags of renameat2(2) ask for. Nothing here can make a whiteout.

@@ -102,7 +102,7 @@ impl Vfs {
     }
 
     pub async fn statfs(&self, ino: Ino) -> Result<StatFs> {
-        let ino = if self.internal.attr(ino).is_some() { Ino::ROOT } else { ino };
+        let ino = if self.internal.attr(ino).is_some() { self.root() } else { ino };
         self.meta.statfs(ino).await
     }
 

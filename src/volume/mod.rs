@@ -45,7 +45,8 @@ impl Volume {
         // Before the setting is looked at: what changes from now on is not missed.
         let changes = meta.setting_changes();
         let setting = meta.facts().setting();
-        let VolumeOptions { storage, mut data, budget, cache, cache_share, registry } = options;
+        let VolumeOptions { storage, mut data, budget, cache, cache_share, registry, root } =
+            options;
         let metrics = Some(Metrics::register(&registry)?);
         let storage = Overrides { metrics, ..storage };
         let objects = Arc::new(Live::new(object::open(&storage::spec(&setting, &storage)?)?));
@@ -64,7 +65,7 @@ impl Volume {
             options: data,
         });
         store.register(&registry)?;
-        meta.register_metrics(&registry)?;
+        meta.register_metrics(&registry, root)?;
         meta.serve_slices(Arc::new(Slices::new(Arc::clone(&store))));
 
         let following = CancellationToken::new();

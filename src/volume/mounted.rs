@@ -1,18 +1,19 @@
-//! A volume that is mounted: everything between the kernel and the stores, from its beginning to
-//! its end.
+//! A mount of a volume: everything between the kernel and the stores, from its beginning to its end.
+//! A volume may have several.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus::Registry;
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tracing::{debug, warn};
 
-use super::{Volume, VolumeOptions};
+use super::Volume;
 use crate::error::{Error, Result};
 use crate::fuse::{End, Mount, MountOptions, Served, Session, Setup, Unmount, Wishes};
-use crate::meta::Meta;
+use crate::meta::Ino;
 use crate::vfs::internal::Parts;
 use crate::vfs::{AccessLog, Content, Internal, Notices, OpMetrics, Vfs, VfsOptions, VfsParts};
 
@@ -23,13 +24,16 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// What is to be mounted, where and how.
 pub struct MountRequest {
     pub point: PathBuf,
-    pub volume: VolumeOptions,
+    /// The directory of the volume that is mounted.
+    pub root: Ino,
     pub vfs: VfsOptions,
     pub mount: MountOptions,
     pub wishes: Wishes,
     pub setup: Setup,
     /// What `.config` shows.
     pub config: Value,
+    /// Where everything that is counted of the mount is to be seen, if that is not with the volume.
+    pub registry: Option<Registry>,
 }
 
 /// A mounted volume. [`Mounted::close`] ends it in good order; dropped, it is unmounted and what was
@@ -42,21 +46,12 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Opens the data of a volume whose metadata is open and started, and mounts it.
-    pub async fn start(meta: Arc<Meta>, request: MountRequest) -> Result<Self> {
-        let MountRequest { point, volume, vfs, mount, wishes, setup, config } = request;
-        let volume = Volume::open(meta, volume).await?;
-        let vfs = make_vfs(&volume, vfs, config)?;
-        match serve(Arc::clone(&vfs), point, mount, wishes, setup).await {
-            Ok((session, mount)) => Ok(Self { volume, vfs, session, mount }),
-            Err(error) => {
-                // What goes wrong while cleaning up would hide why it was begun.
-                if let Err(error) = volume.close(false).await {
-                    warn!(%error, "cannot close the volume");
-                }
-                Err(error)
-            }
-        }
+    /// Mounts a volume whose metadata is started.
+    pub async fn start(volume: Arc<Volume>, request: MountRequest) -> Result<Self> {
+        let MountRequest { point, root, vfs, mount, wishes, setup, config, registry } = request;
+        let vfs = make_vfs(&volume, root, vfs, config, registry)?;
+        let (session, mount) = serve(Arc::clone(&vfs), point, mount, wishes, setup).await?;
+        Ok(Self { volume, vfs, session, mount })
     }
 
     pub fn volume(&self) -> &Arc<Volume> {
@@ -76,11 +71,10 @@ impl Mounted {
         self.session.ended().await
     }
 
-    /// Unmounts if that has not happened, lets what is in flight come to its end, stores what was
-    /// written, and closes the volume and its session. With `flush_staged`, what is staged on disk
-    /// is uploaded as well.
-    pub async fn close(self, flush_staged: bool) -> Result<()> {
-        let Self { volume, vfs, session, mount } = self;
+    /// Unmounts if that has not happened, lets what is in flight come to its end, and stores what was
+    /// written. The volume stays open.
+    pub async fn close(self) -> Result<()> {
+        let Self { vfs, session, mount, .. } = self;
         let unmounted = take_down(&session, mount).await;
         let leftover = session.stop(PATIENCE).await;
         if leftover.unfinished > 0 || leftover.receiving {
@@ -88,28 +82,34 @@ impl Mounted {
         }
         drop(session);
         let flushed = vfs.close().await;
-        let closed = volume.close(flush_staged).await;
-        unmounted.and(flushed).and(closed)
+        unmounted.and(flushed)
     }
 }
 
-fn make_vfs(volume: &Volume, options: VfsOptions, config: Value) -> Result<Arc<Vfs>> {
+fn make_vfs(
+    volume: &Volume,
+    root: Ino,
+    options: VfsOptions,
+    config: Value,
+    own: Option<Registry>,
+) -> Result<Arc<Vfs>> {
     let (meta, store) = (Arc::clone(volume.meta()), Arc::clone(volume.store()));
-    let registry = volume.registry().clone();
-    let metrics = OpMetrics::register(&registry)?;
+    let metrics = OpMetrics::register(own.as_ref().unwrap_or(volume.registry()))?;
+    let registries = own.into_iter().chain([volume.registry().clone()]).collect();
     let content = Content::new(Arc::clone(&meta), Arc::clone(&store), options.content);
     let (log, notices) = (Arc::<AccessLog>::default(), Arc::<Notices>::default());
     let internal = Internal::new(Parts {
+        root,
         meta: Arc::clone(&meta),
         content: Arc::clone(&content),
         store,
-        registry,
+        registries,
         config,
         log: Arc::clone(&log),
         prefix: options.prefix_internal,
         notices: Arc::clone(&notices),
     });
-    Ok(Vfs::new(VfsParts { meta, content, internal, notices, log, metrics, options }))
+    Ok(Vfs::new(VfsParts { root, meta, content, internal, notices, log, metrics, options }))
 }
 
 /// Mounts and begins to serve. Both wait for the kernel, so they run where waiting is allowed.

@@ -6,6 +6,7 @@ use prometheus::Registry;
 
 use super::storage::Overrides;
 use crate::chunk::{Budget, Cache, Options};
+use crate::meta::Ino;
 
 /// JuiceFS's default of `--buffer-size`.
 const BUFFER_SIZE: usize = 300 << 20;
@@ -21,6 +22,8 @@ pub struct VolumeOptions {
     pub cache_share: Option<u64>,
     /// Where everything that is counted of the volume is to be seen; of this volume alone.
     pub registry: Registry,
+    /// The directory whose usage is shown there.
+    pub root: Ino,
 }
 
 impl Default for VolumeOptions {
@@ -33,6 +36,7 @@ impl Default for VolumeOptions {
             cache: None,
             cache_share: None,
             registry: Registry::new(),
+            root: Ino::ROOT,
         }
     }
 }

@@ -65,12 +65,14 @@ async fn blocks_are_brought_looked_for_and_taken_away() {
 #[tokio::test]
 async fn paths_are_found_from_the_root_through_links_or_by_number() {
     let scene = Scene::with(Choice { subdir: "/a", ..Choice::default() }).await;
-    let dir = scene.dir(Ino::ROOT, "d").await;
+    let dir = scene.dir(scene.root, "d").await;
     let ino = scene.file(dir, "f", &[8; 50]).await;
     let link = |at: &'static str, target: &'static str| {
         let meta = &scene.meta;
         async move {
-            meta.symlink(&Caller::root(), Ino::ROOT, &name(at), Bytes::from(target)).await.unwrap();
+            meta.symlink(&Caller::root(), scene.root, &name(at), Bytes::from(target))
+                .await
+                .unwrap();
         }
     };
     link("inside", "d/../d/./f").await;
@@ -79,7 +81,8 @@ async fn paths_are_found_from_the_root_through_links_or_by_number() {
     for path in ["/d/f", "d/f", "//d//f/", "/inside", &format!("inode:{ino}"), ""] {
         assert_eq!(fill(&scene, &[path], CHECK).await["FileCount"], 1, "{path}");
     }
-    for path in ["/outside", "/ring", "/nothing", "/d/f/g"] {
+    let beside = scene.file(Ino::ROOT, "beside", &[8; 50]).await;
+    for path in [&format!("inode:{beside}"), "/outside", "/ring", "/nothing", "/d/f/g"] {
         assert_eq!(fill(&scene, &[path], CHECK).await["FileCount"], 0, "{path}");
     }
     assert_eq!(fill(&scene, &["/d/f", "/nothing", "/d"], CHECK).await["FileCount"], 2);

@@ -82,12 +82,23 @@ async fn every_name_of_a_file_is_told() {
 #[tokio::test]
 async fn paths_begin_at_the_root_of_the_mount() {
     let scene = Scene::with(Choice { subdir: "/a/b", ..Choice::default() }).await;
-    let ino = scene.file(Ino::ROOT, "f", b"x").await;
+    let ino = scene.file(scene.root, "f", b"x").await;
     assert_eq!(info(&scene, ino, false).await["Paths"], json!(["/f"]));
     assert_eq!(info(&scene, Ino::ROOT, false).await["Paths"], json!(["/"]));
-    // By the number that `/a` has in the volume.
-    let outside = info(&scene, Ino(2), false).await;
-    assert_eq!(outside["Paths"], json!(["outside of the mounted directory"]));
+    let elsewhere = scene.dir(Ino::ROOT, "elsewhere").await;
+    scene.meta.link(&Caller::root(), ino, elsewhere, &name("g")).await.unwrap();
+    let paths = info(&scene, ino, false).await["Paths"].clone();
+    assert_eq!(paths, json!(["/f", "outside of the mounted directory"]));
+}
+
+#[tokio::test]
+async fn what_lies_beside_the_mounted_directory_cannot_be_named() {
+    let scene = Scene::with(Choice { subdir: "/a/b", ..Choice::default() }).await;
+    let above = scene.meta.resolve("/a").await.unwrap().0;
+    let beside = scene.file(above, "f", b"x").await;
+    for ino in [above, beside, Ino::TRASH, Ino(999)] {
+        assert_eq!(scene.ask(1005, &body(ino, false, false, false)).await.errno(), 2, "{ino}");
+    }
 }
 
 #[tokio::test]

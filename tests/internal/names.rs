@@ -54,7 +54,7 @@ async fn names_may_have_a_prefix() {
 async fn a_mount_of_a_directory_does_not_show_the_trash() {
     let scene = Scene::with(Choice { subdir: "/a/b", ..Choice::default() }).await;
     assert_eq!(scene.internal.trash_name(), None);
-    assert!(!scene.internal.is_reserved(Ino::ROOT, b".trash"));
+    assert!(!scene.internal.is_reserved(scene.root, b".trash"));
 }
 
 #[tokio::test]

@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One mount's virtual files, and what is below them.
 pub struct Scene {
+    /// The directory that is mounted.
+    pub root: Ino,
     pub internal: Arc<Internal>,
     pub meta: Arc<Meta>,
     pub content: Arc<Content>,
@@ -114,9 +116,7 @@ impl Scene {
 
         let options = Options { no_background_jobs: true, ..Options::default() };
         let meta = Meta::connect(&url, options).await.unwrap();
-        if !choice.subdir.is_empty() {
-            meta.chroot(choice.subdir).await.unwrap();
-        }
+        let root = meta.ensure_dir(choice.subdir).await.unwrap();
         meta.start(Registration::New).await.unwrap();
         let cache = CacheOptions {
             dirs: vec![folder.path().join("cache")],
@@ -134,16 +134,17 @@ impl Scene {
         notices.go_to(Box::new(Kernel(Arc::clone(&told))));
         let log = Arc::<AccessLog>::default();
         let internal = Internal::new(Parts {
+            root,
             meta: Arc::clone(&meta),
             content: Arc::clone(&content),
             store,
-            registry: registry.clone(),
+            registries: vec![registry.clone()],
             config: json!({ "Meta": { "Sid": 1 }, "Format": {}, "Version": "1.4.1" }),
             log: Arc::clone(&log),
             prefix: choice.prefix,
             notices,
         });
-        Self { internal, meta, content, log, registry, told, folder }
+        Self { root, internal, meta, content, log, registry, told, folder }
     }
 
     /// A new file with this content, stored, and open no more.
@@ -177,7 +178,7 @@ impl Scene {
     }
 
     pub fn open_as(&self, caller: &Caller, at: &str) -> Virtual {
-        let (ino, _) = self.internal.find(Ino::ROOT, at.as_bytes()).unwrap();
+        let (ino, _) = self.internal.find(self.root, at.as_bytes()).unwrap();
         let flags = if at.ends_with("control") { OFlag::O_RDWR } else { OFlag::O_RDONLY };
         self.internal.open(caller, ino, flags).unwrap()
     }

@@ -15,9 +15,16 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("vfs", &["error", "figures", "slice", "meta", "chunk"]),
     ("fuse", &["error", "slice", "meta", "vfs"]),
     ("volume", &["error", "secret", "slice", "meta", "object", "chunk", "vfs", "fuse"]),
-    ("mounts", &["error", "secret", "meta", "volume"]),
-    ("csi", &["error", "secret", "meta", "mounts"]),
-    ("cli", &["error", "secret", "slice", "meta", "object", "chunk", "vfs", "fuse", "volume"]),
+    ("options", &["error", "secret", "meta", "object", "chunk", "vfs", "fuse", "volume"]),
+    ("mounts", &["error", "secret", "meta", "chunk", "vfs", "fuse", "volume", "options"]),
+    ("csi", &["error", "secret", "meta", "volume", "options", "mounts"]),
+    (
+        "cli",
+        &[
+            "error", "secret", "slice", "meta", "object", "chunk", "vfs", "fuse", "volume",
+            "options",
+        ],
+    ),
     ("bin", &["error", "cli", "csi"]),
 ];
 
@@ -40,8 +47,7 @@ const INSIDE: &[(&str, &[&str])] = &[
 ];
 
 /// What subcommands share; of the rest of `cli`, none knows another.
-const SHARED_BY_COMMANDS: &[&str] =
-    &["controller", "durations", "exit", "launch", "progress", "sizes", "storage", "table"];
+const SHARED_BY_COMMANDS: &[&str] = &["controller", "exit", "launch", "progress", "table"];
 
 /// An operation is written once for all of them.
 const STORES: &[&str] =
@@ -56,7 +62,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("rusqlite", &["meta::engine"]),
     ("aws_sdk_s3", &["object"]),
     ("nix::mount", &["mounts", "fuse"]),
-    ("anyhow", &["bin", "cli"]),
+    ("anyhow", &["bin", "cli", "options"]),
 ];
 
 /// Every broken rule, one line each: file, line, what is wrong.

@@ -172,6 +172,6 @@ async fn what_callers_wait_for_can_move_between_threads() {
     check(meta.quota_check(Ino::ROOT, true, true));
     check(meta.quota_check_owners(true));
     check(meta.paths(Ino::ROOT));
-    check(meta.chroot("/"));
+    check(meta.ensure_dir("/"));
     check(meta.take_turn(jfs::meta::client::Job::StaleSessions));
 }

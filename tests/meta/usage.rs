@@ -28,8 +28,8 @@ on_every_store! {
     statfs_shows_capacity_and_inodes,
     paths_lead_to_nodes_and_back,
     a_path_through_a_file_is_refused,
-    a_client_can_be_rooted_in_a_new_directory,
-    a_rooted_client_still_sees_the_whole_volume_where_it_counts,
+    directories_of_a_path_are_made_once,
+    what_lies_below_a_directory_is_known_by_any_of_its_names,
 }
 
 const ROOT: Ino = Ino::ROOT;
@@ -367,32 +367,33 @@ async fn a_path_through_a_file_is_refused(store: Store) {
     assert!(matches!(meta.resolve("/f/x").await, Err(Error::NotDirectory)));
     assert!(matches!(meta.resolve("/x").await, Err(Error::NotFound)));
     assert!(matches!(meta.resolve("/f/../f").await, Err(Error::BadInput(_))));
-    assert!(matches!(meta.chroot("/f/x").await, Err(Error::NotDirectory)));
+    assert!(matches!(meta.ensure_dir("/f/x").await, Err(Error::NotDirectory)));
     meta.close().await.unwrap();
 }
 
-async fn a_client_can_be_rooted_in_a_new_directory(store: Store) {
+async fn directories_of_a_path_are_made_once(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
-    let root = meta.chroot("/pvc/one").await.unwrap();
-    assert_eq!(meta.facts().root(), root);
-    assert_eq!(meta.resolve("/pvc/one").await.unwrap().0, root);
-    assert_eq!(meta.getattr(ROOT).await.unwrap().mode, 0o777);
-    let file = create(&meta, ROOT, "f").await;
-    assert_eq!(meta.resolve("/pvc/one/f").await.unwrap().0, file);
-    assert_eq!(meta.chroot("/pvc/one").await.unwrap(), root);
+    let dir = meta.ensure_dir("/pvc/one").await.unwrap();
+    assert_eq!(meta.resolve("/pvc/one").await.unwrap().0, dir);
+    assert_eq!(meta.getattr(dir).await.unwrap().mode, 0o777);
+    assert_eq!(meta.ensure_dir("pvc//one/").await.unwrap(), dir);
+    assert!(matches!(meta.ensure_dir("/.trash").await, Err(Error::BadInput(_))));
     meta.close().await.unwrap();
 }
 
-async fn a_rooted_client_still_sees_the_whole_volume_where_it_counts(store: Store) {
+async fn what_lies_below_a_directory_is_known_by_any_of_its_names(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
-    create(&meta, ROOT, "outside").await;
-    meta.chroot("/sub").await.unwrap();
-    create(&meta, ROOT, "inside").await;
-    assert_eq!(meta.summary(ROOT, true).await.unwrap().files, 1);
-    assert_eq!(meta.summary(Ino::NONE, true).await.unwrap().files, 2);
-    assert_eq!(meta.dir_stat(Ino::NONE).await.unwrap(), stat(0, 2, 2));
+    let (one, two) = (mkdir(&meta, ROOT, "one").await, mkdir(&meta, ROOT, "two").await);
+    let (inside, outside) = (create(&meta, one, "f").await, create(&meta, two, "f").await);
+    assert!(meta.is_below(one, inside).await.unwrap() && meta.is_below(one, one).await.unwrap());
+    assert!(!meta.is_below(one, outside).await.unwrap());
+    assert!(!meta.is_below(one, ROOT).await.unwrap() && !meta.is_below(one, two).await.unwrap());
+    meta.link(&Caller::root(), outside, one, &name("g")).await.unwrap();
+    assert!(meta.is_below(one, outside).await.unwrap());
+    let paths = meta.paths_below(one, outside).await.unwrap();
+    assert_eq!(paths, [Some("/g".to_owned()), None]);
     meta.close().await.unwrap();
 }
 

@@ -115,8 +115,7 @@ async fn attributes_leave_the_times_alone(volume: Volume) {
 async fn the_root_has_attributes(volume: Volume) {
     let meta = volume.client().await;
     meta.set_xattr(Ino::ROOT, b"user.k", b"v", XattrMode::Put).await.unwrap();
-    // 0 is the volume's root, whatever this client shows as its own.
-    assert_eq!(meta.xattr(Ino::NONE, b"user.k").await.unwrap(), "v");
+    assert_eq!(meta.xattr(Ino::ROOT, b"user.k").await.unwrap(), "v");
     let key = Key::Xattr(Ino::ROOT, jfs::meta::Name::stored("user.k"));
     assert_eq!(stored(&meta, key).await, Record::Xattr(Some("v".into())));
 }

@@ -69,14 +69,24 @@ impl Client {
             meta: self.meta.clone(),
             content: self.content.clone(),
             store: self.store.clone(),
-            registry,
+            root: Ino::ROOT,
+            registries: vec![registry],
             config: serde_json::json!({}),
             log: log.clone(),
             prefix: options.prefix_internal,
             notices: notices.clone(),
         });
         let (meta, content) = (self.meta.clone(), self.content.clone());
-        Vfs::new(VfsParts { meta, content, internal, notices, log, metrics, options })
+        Vfs::new(VfsParts {
+            root: Ino::ROOT,
+            meta,
+            content,
+            internal,
+            notices,
+            log,
+            metrics,
+            options,
+        })
     }
 
     /// A new file in the root, and a handle of it.

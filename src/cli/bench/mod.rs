@@ -14,7 +14,7 @@ use clap::Args;
 use tracing::warn;
 
 use super::progress::Progress;
-use super::sizes::{parse_block_size as parse_kibibytes, parse_mebibytes};
+use crate::options::sizes::{parse_block_size as parse_kibibytes, parse_mebibytes};
 use files::{Files, Work};
 use report::{Item, Report};
 use stats::Stats;

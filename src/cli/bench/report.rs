@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::files::Files;
 use super::stats::Stats;
-use crate::cli::sizes::Bytes;
+use crate::options::sizes::Bytes;
 
 const MIB: f64 = 1024.0 * 1024.0;
 

@@ -9,11 +9,12 @@ use nix::fcntl::{Flock, FlockArg};
 use tracing::info;
 use uuid::Uuid;
 
-use super::home::or_home;
 use super::places::Address;
-use crate::cli::storage::{Bucket, StorageOptions};
 use crate::meta::record::Setting;
 use crate::meta::{Meta, Options};
+use crate::options::home::or_home;
+use crate::options::storage::{Bucket, StorageOptions};
+use crate::volume::storage::Overrides;
 
 const NAME: &str = "local";
 
@@ -82,7 +83,7 @@ async fn create(meta: &Meta, dir: &Path) -> anyhow::Result<()> {
         StorageOptions { storage: Some("file".to_owned()), bucket: data, ..StorageOptions::none() };
     storage.place(&mut setting)?;
     setting.check()?;
-    let bucket = Bucket::open(&setting)?;
+    let bucket = Bucket::open(&setting, &Overrides::from_environment()?)?;
     bucket.test().await?;
     // What a process left that was killed right here.
     bucket.release().await;

@@ -21,7 +21,7 @@ impl Mount {
     /// Does what `--update-fstab` says with the words of the command line; it may fail, and the mount
     /// is there all the same.
     pub fn update_fstab(&self, cli: &Command, words: &[OsString]) {
-        if !self.general.update_fstab {
+        if !self.args.general.update_fstab {
             return;
         }
         if !nix::unistd::geteuid().is_root() {
@@ -39,7 +39,7 @@ impl Mount {
         let address = if let Some(address) = meta {
             absolute(address.expose())?
         } else {
-            let dir = embedded::folder(self.general.data_dir.as_deref())?;
+            let dir = embedded::folder(self.args.general.data_dir.as_deref())?;
             embedded::address(&dir)?.expose().to_owned()
         };
         let options = self.listed(cli, words)?;
@@ -80,7 +80,9 @@ impl Mount {
             match (name, value) {
                 ("update-fstab" | "background" | "data-dir", _) => {}
                 ("o", Some(value)) => list.push(value.to_owned()),
-                ("cache-dir", Some(_)) => list.push(format!("cache-dir={}", self.cache.dirs()?)),
+                ("cache-dir", Some(_)) => {
+                    list.push(format!("cache-dir={}", self.args.cache.dirs()?))
+                }
                 (name, Some(value)) if value.contains([',', ' ', '\t']) => {
                     bail!("--{name} {value}: a comma or a blank cannot be in the table")
                 }

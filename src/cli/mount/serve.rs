@@ -16,14 +16,15 @@ use crate::chunk::{Budget, Cache};
 use crate::cli::exit::Exit;
 use crate::cli::launch::Caller;
 use crate::fuse::{End, Setup};
-use crate::meta::{Meta, Registration};
+use crate::meta::{Ino, Meta, Registration};
 use crate::object;
 use crate::volume::storage::{Overrides, spec};
-use crate::volume::{MountRequest, Mounted, VolumeOptions};
+use crate::volume::{MountRequest, Mounted, Volume, VolumeOptions};
 
 /// A volume that is mounted, and what goes with it.
 struct Served {
     mounted: Mounted,
+    volume: Arc<Volume>,
     cache: Option<Arc<Cache>>,
     _scrapes: Option<AbortOnDropHandle<()>>,
 }
@@ -82,7 +83,7 @@ impl Mount {
         if let Some(address) = said {
             return Ok((address, String::new()));
         }
-        let dir = embedded::folder(self.general.data_dir.as_deref())?;
+        let dir = embedded::folder(self.args.general.data_dir.as_deref())?;
         let address = embedded::address(&dir)?;
         let made = embedded::ensure(&dir, &address).await?;
         let note = if made { "; new, in" } else { "; in" };
@@ -91,58 +92,78 @@ impl Mount {
 
     async fn connect(&self, address: &Address, point: &Path) -> anyhow::Result<Arc<Meta>> {
         let point = point.to_string_lossy();
-        let (deletes, read_only) = (self.storage.max_deletes, self.is_read_only());
-        let options = self.meta.options(&self.meta_cache, &point, deletes, read_only);
+        let (deletes, read_only) = (self.args.storage.max_deletes, self.args.is_read_only());
+        let options = self.args.meta.options(&self.args.meta_cache, &point, deletes, read_only);
         info!("metadata is in {address}");
         let meta = Meta::connect(address.expose(), options).await;
         meta.with_context(|| format!("cannot open the volume at {address}"))
     }
 
     async fn start(&self, meta: &Arc<Meta>, point: &Path) -> anyhow::Result<Served> {
-        if let Some(subdir) = &self.meta.subdir {
-            let moved = meta.chroot(subdir).await;
-            moved.with_context(|| format!("--subdir {subdir}"))?;
-        }
+        let root = match &self.args.meta.subdir {
+            Some(subdir) => {
+                meta.ensure_dir(subdir).await.with_context(|| format!("--subdir {subdir}"))?
+            }
+            None => Ino::ROOT,
+        };
         let setting = meta.facts().setting();
         let shown_point = point.to_string_lossy().into_owned();
-        let registry = self.metrics.registry(&shown_point, &setting.name)?;
+        let registry = self.args.metrics.registry(&shown_point, &setting.name)?;
         usage::register(&registry)?;
-        let overrides = self.storage.overrides(&setting, Overrides::from_environment()?)?;
-        if self.storage.check_storage {
+        let overrides = self.args.storage.overrides(&setting, Overrides::from_environment()?)?;
+        if self.args.storage.check_storage {
             check_storage(meta, &overrides).await?;
         }
-        let cache = match self.cache.cache(&self.storage)? {
+        let cache = match self.args.cache.cache(&self.args.storage)? {
             Some(options) => Some(Cache::open(options).await?),
             None => None,
         };
         let listener = self.listen().await;
         meta.start(Registration::New).await.context("registering the mount")?;
         let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-        let config = self.shown(meta, &shown_point, address.map(|address| address.to_string()))?;
+        let config =
+            self.args.shown(meta, &shown_point, address.map(|address| address.to_string()))?;
+        let options = VolumeOptions {
+            storage: overrides,
+            data: self.args.cache.data(&self.args.storage, self.args.is_read_only()),
+            budget: Budget::new(usize::try_from(self.args.cache.buffer())?),
+            cache: cache.clone(),
+            cache_share: None,
+            registry: registry.clone(),
+            root,
+        };
+        let volume = Volume::open(Arc::clone(meta), options).await?;
         let request = MountRequest {
             point: point.to_owned(),
-            volume: VolumeOptions {
-                storage: overrides,
-                data: self.cache.data(&self.storage, self.is_read_only()),
-                budget: Budget::new(usize::try_from(self.cache.buffer())?),
-                cache: cache.clone(),
-                cache_share: None,
-                registry: registry.clone(),
-            },
-            vfs: self.fuse.vfs(&self.meta_cache, self.cache.max_readahead),
-            mount: self.fuse.mount(&setting, self.is_read_only(), self.general.force),
-            wishes: self.fuse.wishes(&setting),
+            root,
+            vfs: self.args.fuse.vfs(&self.args.meta_cache, self.args.cache.max_readahead),
+            mount: self.args.fuse.mount(
+                &setting,
+                self.args.is_read_only(),
+                self.args.general.force,
+            ),
+            wishes: self.args.fuse.wishes(&setting),
             setup: Setup::default(),
             config,
+            registry: None,
         };
-        let mounted = Mounted::start(Arc::clone(meta), request).await?;
+        let mounted = match Mounted::start(Arc::clone(&volume), request).await {
+            Ok(mounted) => mounted,
+            Err(error) => {
+                // What goes wrong while cleaning up would hide why it was begun.
+                if let Err(error) = volume.close(false).await {
+                    warn!(%error, "cannot close the volume");
+                }
+                return Err(error.into());
+            }
+        };
         let scrapes = listener.map(|listener| scrapes(listener, registry));
-        Ok(Served { mounted, cache, _scrapes: scrapes })
+        Ok(Served { mounted, volume, cache, _scrapes: scrapes })
     }
 
     /// A mount without metrics is better than none.
     async fn listen(&self) -> Option<TcpListener> {
-        let listener = match self.metrics.address() {
+        let listener = match self.args.metrics.address() {
             Ok((address, any_port)) => scrape::listen(address, any_port).await.map_err(Into::into),
             Err(error) => Err(error),
         };
@@ -189,11 +210,12 @@ impl Served {
             Why::Unwanted => info!("unmounting"),
         }
         let closing = async {
-            let closed = self.mounted.close(flush).await;
+            let stored = self.mounted.close().await;
+            let closed = self.volume.close(flush).await;
             if let Some(cache) = self.cache {
                 cache.close().await;
             }
-            closed
+            stored.and(closed)
         };
         tokio::select! {
             closed = closing => {

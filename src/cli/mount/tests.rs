@@ -152,38 +152,39 @@ fn every_option_of_the_go_client_is_known() {
 #[test]
 fn an_option_said_twice_counts_as_it_was_said_last() {
     let mount = parse(&["--cache-size", "1G", "--cache-size", "2G", "--writeback", "--writeback"]);
-    assert_eq!(mount.cache.cache_size, 2 << 30);
+    assert_eq!(mount.args.cache.cache_size, 2 << 30);
 }
 
 #[test]
 fn defaults_are_those_of_the_go_client() {
     let mount = parse(&[]);
     assert!(mount.check().unwrap().is_empty());
-    let meta = mount.meta.options(&mount.meta_cache, "/mnt/jfs", 10, mount.is_read_only());
+    let meta =
+        mount.args.meta.options(&mount.args.meta_cache, "/mnt/jfs", 10, mount.args.is_read_only());
     let expected = crate::meta::Options {
         mount_point: "/mnt/jfs".to_owned(),
         ..crate::meta::Options::default()
     };
     assert_eq!(format!("{meta:?}"), format!("{expected:?}"));
 
-    let data = mount.cache.data(&mount.storage, false);
+    let data = mount.args.cache.data(&mount.args.storage, false);
     assert_eq!(data, crate::chunk::Options::default());
-    assert_eq!(mount.cache.buffer(), 300 << 20);
-    let cache = mount.cache.cache(&mount.storage).unwrap().unwrap();
+    assert_eq!(mount.args.cache.buffer(), 300 << 20);
+    let cache = mount.args.cache.cache(&mount.args.storage).unwrap().unwrap();
     let expected = crate::chunk::CacheOptions { dirs: cache.dirs.clone(), ..Default::default() };
     assert_eq!(format!("{cache:?}"), format!("{expected:?}"));
     assert_eq!(cache.dirs.len(), 1);
 
-    let vfs = mount.fuse.vfs(&mount.meta_cache, None);
+    let vfs = mount.args.fuse.vfs(&mount.args.meta_cache, None);
     assert_eq!(format!("{vfs:?}"), format!("{:?}", crate::vfs::VfsOptions::default()));
-    let wishes = mount.fuse.wishes(&setting());
+    let wishes = mount.args.fuse.wishes(&setting());
     // Unlike there: large requests are faster.
     assert_eq!((wishes.max_io, wishes.max_background), (1 << 20, 50));
-    let kernel = mount.fuse.mount(&setting(), false, false);
+    let kernel = mount.args.fuse.mount(&setting(), false, false);
     assert_eq!((kernel.source.as_str(), kernel.max_read), ("JuiceFS:vol", 1 << 20));
     assert!(kernel.default_permissions && !kernel.read_only && kernel.more.is_empty());
 
-    let overrides = mount.storage.overrides(&setting(), Overrides::default()).unwrap();
+    let overrides = mount.args.storage.overrides(&setting(), Overrides::default()).unwrap();
     assert_eq!((overrides.retries, overrides.get_timeout), (Some(10), Some(60 * SECOND)));
     assert!(overrides.upload_limit.is_none() && overrides.bucket.is_none());
 }
@@ -202,7 +203,7 @@ fn metadata_options_reach_the_client() {
         "--open-cache=2d3h",
         "--open-cache-limit=0",
     ]);
-    let meta = mount.meta.options(&mount.meta_cache, "/mnt", 7, true);
+    let meta = mount.args.meta.options(&mount.args.meta_cache, "/mnt", 7, true);
     assert_eq!((meta.subdir.as_str(), meta.mount_point.as_str()), ("/a/b", "/mnt"));
     assert_eq!((meta.heartbeat, meta.skip_dir_mtime), (30 * SECOND, 2 * SECOND));
     assert_eq!((meta.open_cache, meta.open_cache_limit), (51 * 3600 * SECOND, 0));
@@ -215,8 +216,8 @@ fn metadata_options_reach_the_client() {
 fn a_mount_is_read_only_by_either_option() {
     for options in [&["--read-only"][..], &["-o", "ro"]] {
         let mount = parse(options);
-        assert!(mount.is_read_only());
-        assert!(mount.fuse.mount(&setting(), mount.is_read_only(), false).read_only);
+        assert!(mount.args.is_read_only());
+        assert!(mount.args.fuse.mount(&setting(), mount.args.is_read_only(), false).read_only);
     }
 }
 
@@ -246,7 +247,7 @@ fn cache_options_reach_the_data() {
         "--max-stage-write=6",
     ]);
     mount.check().unwrap();
-    let data = mount.cache.data(&mount.storage, true);
+    let data = mount.args.cache.data(&mount.args.storage, true);
     let expected = crate::chunk::Options {
         max_uploads: 4,
         max_downloads: 5,
@@ -261,23 +262,23 @@ fn cache_options_reach_the_data() {
         read_only: true,
     };
     assert_eq!(data, expected);
-    let cache = mount.cache.cache(&mount.storage).unwrap().unwrap();
+    let cache = mount.args.cache.cache(&mount.args.storage).unwrap().unwrap();
     assert_eq!(cache.dirs, [PathBuf::from("/a"), PathBuf::from("/b")]);
     assert_eq!((cache.size, cache.items, cache.mode), (2 << 30, 9, 0o640));
     assert_eq!((cache.eviction, cache.checksum), (Eviction::Lru, Checksum::Full));
     assert_eq!((cache.scan_interval, cache.expire), (7200 * SECOND, 3 * 86400 * SECOND));
     assert_eq!(cache.max_stage_write, 6);
     assert!((cache.free_ratio - 0.25).abs() < 1e-6);
-    assert_eq!(mount.cache.buffer(), 1 << 30);
-    let vfs = mount.fuse.vfs(&mount.meta_cache, mount.cache.max_readahead);
+    assert_eq!(mount.args.cache.buffer(), 1 << 30);
+    let vfs = mount.args.fuse.vfs(&mount.args.meta_cache, mount.args.cache.max_readahead);
     assert_eq!(vfs.content.max_readahead, Some(64 << 20));
 }
 
 #[test]
 fn a_cache_of_no_size_is_none() {
     let mount = parse(&["--cache-size=0"]);
-    assert!(mount.cache.cache(&mount.storage).unwrap().is_none());
-    assert_eq!(mount.cache.data(&mount.storage, false).prefetch, 0);
+    assert!(mount.args.cache.cache(&mount.args.storage).unwrap().is_none());
+    assert_eq!(mount.args.cache.data(&mount.args.storage, false).prefetch, 0);
 }
 
 #[test]
@@ -293,7 +294,7 @@ fn storage_options_go_before_the_setting() {
         "--upload-limit=100",
         "--download-limit=1G",
     ]);
-    let said = mount.storage.overrides(&setting(), Overrides::default()).unwrap();
+    let said = mount.args.storage.overrides(&setting(), Overrides::default()).unwrap();
     assert_eq!(said.storage.as_deref(), Some("s3"));
     assert_eq!(said.bucket.as_deref(), Some("http://host/bucket"));
     assert_eq!((said.storage_class.as_deref(), said.tag.as_deref()), (Some("COLD"), Some("a=b")));
@@ -304,7 +305,7 @@ fn storage_options_go_before_the_setting() {
     );
 
     let relative = parse(&["--storage=file", "--bucket=data", "--upload-limit=0"]);
-    let said = relative.storage.overrides(&setting(), Overrides::default()).unwrap();
+    let said = relative.args.storage.overrides(&setting(), Overrides::default()).unwrap();
     assert!(said.bucket.is_some_and(|dir| dir.starts_with('/') && dir.ends_with("/data/")));
     assert_eq!(said.upload_limit, None);
 }
@@ -329,7 +330,7 @@ fn options_of_the_mount_reach_the_kernel_and_the_files() {
         "-o=writeback_cache,async_dio,noatime,fsname=x,max_read=65536",
     ]);
     mount.check().unwrap();
-    let vfs = mount.fuse.vfs(&mount.meta_cache, None);
+    let vfs = mount.args.fuse.vfs(&mount.args.meta_cache, None);
     assert!(vfs.xattr && vfs.capabilities && vfs.selinux && vfs.ioctl && vfs.readdir_cache);
     assert!(vfs.prefix_internal && vfs.hide_internal && vfs.writeback_cache);
     assert_eq!((vfs.umask, vfs.check_permissions), (Some(0o22), false));
@@ -337,10 +338,10 @@ fn options_of_the_mount_reach_the_kernel_and_the_files() {
     assert_eq!((vfs.attr_lifetime, vfs.entry_lifetime), (2 * SECOND, Duration::from_millis(3500)));
     assert_eq!(vfs.dir_entry_lifetime, 60 * SECOND);
     assert_eq!(vfs.negative_lifetime, Duration::from_millis(100));
-    let wishes = mount.fuse.wishes(&Setting { enable_acl: true, ..setting() });
+    let wishes = mount.args.fuse.wishes(&Setting { enable_acl: true, ..setting() });
     assert_eq!(wishes.max_io, 256 << 10);
     assert!(wishes.writeback_cache && wishes.async_dio && wishes.posix_acl);
-    let kernel = mount.fuse.mount(&setting(), false, true);
+    let kernel = mount.args.fuse.mount(&setting(), false, true);
     assert_eq!((kernel.source.as_str(), kernel.max_read), ("x", 65536));
     assert_eq!(kernel.more, ["noatime"]);
     assert!(kernel.on_top);
@@ -350,8 +351,8 @@ fn options_of_the_mount_reach_the_kernel_and_the_files() {
 fn who_is_squashed_is_checked_here() {
     for options in [&["--all-squash=5:6"][..], &["--non-default-permission"]] {
         let mount = parse(options);
-        assert!(mount.fuse.vfs(&mount.meta_cache, None).check_permissions);
-        assert!(!mount.fuse.mount(&setting(), false, false).default_permissions);
+        assert!(mount.args.fuse.vfs(&mount.args.meta_cache, None).check_permissions);
+        assert!(!mount.args.fuse.mount(&setting(), false, false).default_permissions);
     }
 }
 
@@ -362,11 +363,11 @@ fn what_is_out_of_bounds_is_brought_back_with_a_word() {
     for word in ["--heartbeat", "--buffer-size", "--max-fuse-io"] {
         assert!(warnings.has(word), "{word}");
     }
-    assert_eq!(mount.meta.heartbeat(), SECOND);
-    assert_eq!(mount.cache.buffer(), 32 << 20);
-    assert_eq!(mount.fuse.wishes(&setting()).max_io, 1 << 20);
-    assert_eq!(parse(&["--heartbeat=1h"]).meta.heartbeat(), 600 * SECOND);
-    assert!(parse(&["--heartbeat=0"]).meta.heartbeat().is_zero());
+    assert_eq!(mount.args.meta.heartbeat(), SECOND);
+    assert_eq!(mount.args.cache.buffer(), 32 << 20);
+    assert_eq!(mount.args.fuse.wishes(&setting()).max_io, 1 << 20);
+    assert_eq!(parse(&["--heartbeat=1h"]).args.meta.heartbeat(), 600 * SECOND);
+    assert!(parse(&["--heartbeat=0"]).args.meta.heartbeat().is_zero());
 }
 
 #[test]
@@ -436,7 +437,7 @@ fn what_is_wrong_is_refused_by_name() {
 #[test]
 fn labels_of_metrics_can_be_added() {
     let mount = parse(&["--custom-labels=zone:a;rack:7"]);
-    let registry = mount.metrics.registry("/mnt/jfs", "vol").unwrap();
+    let registry = mount.args.metrics.registry("/mnt/jfs", "vol").unwrap();
     super::usage::register(&registry).unwrap();
     let found = registry.gather();
     let labels: Vec<String> = found[0].get_metric()[0]
@@ -462,7 +463,7 @@ async fn the_config_that_tools_read_has_the_go_clients_fields() {
     let meta = Meta::attach(&url, crate::meta::Options::default()).await.unwrap();
     meta.init(setting, false).await.unwrap();
     meta.load().await.unwrap();
-    let shown = mount.shown(&meta, "/mnt/jfs", Some("127.0.0.1:9567".to_owned())).unwrap();
+    let shown = mount.args.shown(&meta, "/mnt/jfs", Some("127.0.0.1:9567".to_owned())).unwrap();
     let names = |value: &Value| -> Vec<String> {
         value.as_object().unwrap().keys().map(ToString::to_string).collect()
     };

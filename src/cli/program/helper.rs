@@ -1,35 +1,12 @@
 //! `mount.juicefs`: what mount(8) calls for lines of /etc/fstab, with all options behind `-o`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use clap::{Arg, Command};
 
-/// For other programs that read the same list.
-const FOREIGN: &[&str] = &[
-    "_netdev",
-    "auto",
-    "background",
-    "bg",
-    "defaults",
-    "group",
-    "noauto",
-    "nofail",
-    "nouser",
-    "owner",
-    "remount",
-    "rw",
-    "user",
-    "users",
-];
-
-/// Other names of options.
-const RENAMED: &[(&str, &str)] = &[
-    ("attrcacheto", "attr-cache"),
-    ("entrycacheto", "entry-cache"),
-    ("direntrycacheto", "dir-entry-cache"),
-];
+use crate::options::list;
 
 /// Whether the program goes by the name of the helper.
 pub fn is_helper(program: Option<&OsString>) -> bool {
@@ -72,58 +49,14 @@ pub fn translate(cli: &Command, words: &[OsString]) -> anyhow::Result<Asked> {
     }
     let mut translated: Vec<OsString> = vec!["jfs-mount".into(), "mount".into(), "-d".into()];
     translated.extend(verbose.then(|| "-v".into()));
-    let mut kernel: Vec<&str> = Vec::new();
-    for list in lists {
-        let list = list.to_str().context("-o: not UTF-8")?;
-        for option in list.split(',').map(str::trim).filter(|option| !option.is_empty()) {
-            match flag(cli, option)? {
-                Some(flag) => translated.push(flag.into()),
-                None if is_foreign(option) => {}
-                None => kernel.push(option),
-            }
-            // Both the client's word and FUSE's.
-            if option == "debug" {
-                kernel.push(option);
-            }
-        }
-    }
-    if !kernel.is_empty() {
-        translated.extend([OsStr::new("-o").to_owned(), kernel.join(",").into()]);
-    }
+    let lists: Option<Vec<&str>> = lists.iter().map(|list| list.to_str()).collect();
+    let mount = cli.find_subcommand("mount");
+    let known: Vec<&Arg> =
+        cli.get_arguments().chain(mount.into_iter().flat_map(Command::get_arguments)).collect();
+    let words = list::words(&known, lists.context("-o: not UTF-8")?)?;
+    translated.extend(words.into_iter().map(OsString::from));
     translated.extend(places);
     Ok(Asked::Mount(translated))
-}
-
-/// The option of `jfs-mount mount` that an option of the list stands for.
-fn flag(cli: &Command, option: &str) -> anyhow::Result<Option<String>> {
-    let (name, value) = match option.split_once('=') {
-        Some((name, value)) => (name, Some(value)),
-        None => (option, None),
-    };
-    let renamed = RENAMED.iter().find(|(old, _)| *old == name);
-    let name = renamed.map_or(name, |(_, new)| new);
-    if is_foreign(name) {
-        return Ok(None);
-    }
-    let Some(known) = known(cli, name) else { return Ok(None) };
-    match value {
-        Some(value) => Ok(Some(format!("--{name}={value}"))),
-        None if known.get_action().takes_values() => bail!("-o {name} needs a value"),
-        None => Ok(Some(format!("--{name}"))),
-    }
-}
-
-fn known<'a>(cli: &'a Command, name: &str) -> Option<&'a Arg> {
-    let mount = cli.find_subcommand("mount")?;
-    cli.get_arguments().chain(mount.get_arguments()).find(|arg| {
-        arg.get_long() == Some(name)
-            || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
-    })
-}
-
-fn is_foreign(option: &str) -> bool {
-    let name = option.split_once('=').map_or(option, |(name, _)| name);
-    FOREIGN.contains(&name) || name.starts_with("x-") || name == "comment"
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The beginning of the program, while it has but one thread: reading its arguments, going to the
 //! background, logging.
 
-mod arguments;
 mod helper;
 
 use std::ffi::OsString;
@@ -13,6 +12,7 @@ use tracing::error;
 use super::exit::Exit;
 use super::launch::Caller;
 use super::{Cli, Command, launch};
+use crate::options::arguments;
 use helper::Asked;
 
 /// What mount(8) expects of its helpers: a mistake of the caller, and a mount that failed.

@@ -13,8 +13,8 @@ use tracing::info;
 
 use super::exit::Exit;
 use super::progress::Progress;
-use super::sizes::Bytes;
 use crate::fuse::{self, Mounted, Unmount};
+use crate::options::sizes::Bytes;
 use busy::users;
 use staged::Staged;
 use told::Told;

@@ -9,7 +9,7 @@ use anyhow::bail;
 
 use super::told::Told;
 use crate::cli::progress::Progress;
-use crate::cli::sizes::Bytes;
+use crate::options::sizes::Bytes;
 
 const PAUSE: Duration = Duration::from_millis(100);
 /// Without any change for so long, somebody should have a look.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::numbers::to_kernel;
 use super::show;
 use super::stat::stat;
 use crate::error::{Error, Result};
@@ -81,7 +82,8 @@ impl Ask {
         let attr = self.end(result, |attr| format!("({})", show::attr(attr)))?;
         let node = Node { ino, attr };
         self.vfs.tell(&node);
-        Ok(Attributes { stat: stat(&node), lifetime: attr_lifetime(&self.vfs, ino) })
+        let number = to_kernel(self.vfs.root(), ino);
+        Ok(Attributes { stat: stat(number, &node), lifetime: attr_lifetime(&self.vfs, ino) })
     }
 }
 
@@ -94,10 +96,11 @@ pub fn entry(vfs: &Vfs, node: &Node) -> Entry {
         () if node.attr.is_dir() => options.dir_entry_lifetime,
         () => options.entry_lifetime,
     };
+    let number = to_kernel(vfs.root(), node.ino);
     Entry {
-        ino: node.ino,
+        ino: number,
         generation: GENERATION,
-        stat: stat(node),
+        stat: stat(number, node),
         entry_lifetime,
         attr_lifetime: attr_lifetime(vfs, node.ino),
     }

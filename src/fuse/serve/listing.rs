@@ -1,6 +1,7 @@
 //! Directory listings in the kernel's two forms.
 
 use super::ask::{Ask, entry};
+use super::numbers::to_kernel;
 use crate::error::Result;
 use crate::fuse::abi;
 use crate::fuse::answer::{Listing, ListingPlus};
@@ -35,7 +36,7 @@ pub async fn names(ask: &Ask, dir: Ino, read: ReadDir) -> Result<Listing> {
     let listed = ask.vfs.list(dir, read.fh, read.offset, |name| room.takes(name)).await?;
     let mut listing = Listing::new(read.size);
     for Listed { name, ino, kind, next } in &listed {
-        if !listing.push(*ino, *next, *kind, name.as_bytes()) {
+        if !listing.push(to_kernel(ask.vfs.root(), *ino), *next, *kind, name.as_bytes()) {
             break;
         }
     }
@@ -59,7 +60,7 @@ pub async fn nodes(ask: &Ask, dir: Ino, read: ReadDir) -> Result<ListingPlus> {
                 listing.push(&entry(&ask.vfs, &node), next, kind, name.as_bytes())
             }
             // What vanished meanwhile is only a name.
-            None => listing.push_name(ino, next, kind, name.as_bytes()),
+            None => listing.push_name(to_kernel(ask.vfs.root(), ino), next, kind, name.as_bytes()),
         };
         if !pushed {
             break;

@@ -8,6 +8,7 @@ mod ask;
 mod ioctl;
 mod listing;
 mod notices;
+mod numbers;
 mod show;
 mod stat;
 
@@ -60,8 +61,15 @@ impl Served {
 
     /// From now on the kernel is told what it must not keep.
     pub fn notify_by(&self, notifier: &Notifier) {
-        self.vfs.notices().go_to(Box::new(ToKernel(notifier.clone())));
+        self.vfs
+            .notices()
+            .go_to(Box::new(ToKernel { notifier: notifier.clone(), root: self.vfs.root() }));
         let _ = self.notifier.set(notifier.clone());
+    }
+
+    /// The node that the kernel means.
+    fn node(&self, number: Ino) -> Ino {
+        numbers::from_kernel(self.vfs.root(), number)
     }
 
     fn ask(&self, method: &'static str, request: &Request, args: impl FnOnce() -> String) -> Ask {
@@ -71,7 +79,7 @@ impl Served {
 
 impl FileSystem for Served {
     fn lookup(&self, request: &Request, name: &[u8], reply: Reply<Entry>) {
-        let dir = request.ino;
+        let dir = self.node(request.ino);
         let ask = self.ask("lookup", request, || format!("{dir},{}", show::name(name)));
         let name = Bytes::copy_from_slice(name);
         reply.spawn_abortable(async move {
@@ -81,7 +89,7 @@ impl FileSystem for Served {
     }
 
     fn getattr(&self, request: &Request, _: Option<Fh>, reply: Reply<Attributes>) {
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let ask = self.ask("getattr", request, || ino.to_string());
         reply.spawn_abortable(async move {
             let attr = ask.vfs.getattr(ino).await;
@@ -90,7 +98,7 @@ impl FileSystem for Served {
     }
 
     fn setattr(&self, request: &Request, change: SetAttr, reply: Reply<Attributes>) {
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let ask = self.ask("setattr", request, || format!("{ino},{change:?}"));
         let change = node_change(&change);
         let work = async move {
@@ -106,7 +114,7 @@ impl FileSystem for Served {
             reply.refuse(Errno::ENOSYS);
             return;
         }
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let ask = self.ask("access", request, || format!("{ino},0x{mask:x}"));
         let mask = u16::try_from(mask & 7).unwrap_or_default();
         reply.spawn_abortable(async move {
@@ -116,7 +124,7 @@ impl FileSystem for Served {
     }
 
     fn readlink(&self, request: &Request, reply: Reply<Linked>) {
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let ask = self.ask("readlink", request, || ino.to_string());
         reply.spawn_abortable(async move {
             let target = ask.vfs.readlink(ino).await;
@@ -125,7 +133,7 @@ impl FileSystem for Served {
     }
 
     fn symlink(&self, request: &Request, name: &[u8], target: &[u8], reply: Reply<Entry>) {
-        let dir = request.ino;
+        let dir = self.node(request.ino);
         let args = || format!("{dir},{},{}", show::name(name), show::name(target));
         let ask = self.ask("symlink", request, args);
         let (name, target) = (Bytes::copy_from_slice(name), Bytes::copy_from_slice(target));
@@ -138,7 +146,7 @@ impl FileSystem for Served {
 
     fn mknod(&self, request: &Request, node: Mknod<'_>, reply: Reply<Entry>) {
         let Mknod { name, mode, rdev, umask } = node;
-        let dir = request.ino;
+        let dir = self.node(request.ino);
         let args = || format!("{dir},{},{},0x{rdev:08X}", show::name(name), show::mode(mode));
         let ask = self.ask("mknod", request, args);
         let Some(kind) = kind_of(mode) else {
@@ -155,7 +163,7 @@ impl FileSystem for Served {
     }
 
     fn mkdir(&self, request: &Request, name: &[u8], mode: u32, umask: u32, reply: Reply<Entry>) {
-        let dir = request.ino;
+        let dir = self.node(request.ino);
         let args = || format!("{dir},{},{}", show::name(name), show::mode(mode));
         let ask = self.ask("mkdir", request, args);
         let (name, modes) = (Bytes::copy_from_slice(name), (permissions(mode), permissions(umask)));
@@ -167,7 +175,7 @@ impl FileSystem for Served {
     }
 
     fn unlink(&self, request: &Request, name: &[u8], reply: Reply<()>) {
-        let dir = request.ino;
+        let dir = self.node(request.ino);
         let ask = self.ask("unlink", request, || format!("{dir},{}", show::name(name)));
         let name = Bytes::copy_from_slice(name);
         let work = async move {
@@ -178,7 +186,7 @@ impl FileSystem for Served {
     }
 
     fn rmdir(&self, request: &Request, name: &[u8], reply: Reply<()>) {
-        let dir = request.ino;
+        let dir = self.node(request.ino);
         let ask = self.ask("rmdir", request, || format!("{dir},{}", show::name(name)));
         let name = Bytes::copy_from_slice(name);
         let work = async move {
@@ -190,7 +198,8 @@ impl FileSystem for Served {
 
     fn rename(&self, request: &Request, rename: Rename<'_>, reply: Reply<()>) {
         let Rename { name, new_dir, new_name, flags } = rename;
-        let dir = request.ino;
+        let new_dir = self.node(new_dir);
+        let dir = self.node(request.ino);
         let ask = self.ask("rename", request, || {
             let (old, new) = (show::name(name), show::name(new_name));
             format!("{dir},{old},{new_dir},{new},{flags}")
@@ -204,7 +213,7 @@ impl FileSystem for Served {
     }
 
     fn link(&self, request: &Request, node: Ino, name: &[u8], reply: Reply<Entry>) {
-        let dir = request.ino;
+        let dir = self.node(request.ino);
         let ask = self.ask("link", request, || format!("{node},{dir},{}", show::name(name)));
         let name = Bytes::copy_from_slice(name);
         let work = async move {
@@ -215,7 +224,7 @@ impl FileSystem for Served {
     }
 
     fn open(&self, request: &Request, open: Open, reply: Reply<Opened>) {
-        let (ino, flags) = (request.ino, open_flags(open.flags));
+        let (ino, flags) = (self.node(request.ino), open_flags(open.flags));
         let ask = self.ask("open", request, || format!("{ino},0x{:X}", open.flags));
         let (vfs, notifier) = (Arc::clone(&self.vfs), Arc::clone(&self.notifier));
         let work = async move {
@@ -235,7 +244,7 @@ impl FileSystem for Served {
 
     fn create(&self, request: &Request, create: Create<'_>, reply: Reply<Created>) {
         let Create { name, flags, mode, umask, .. } = create;
-        let dir = request.ino;
+        let dir = self.node(request.ino);
         let args = || format!("{dir},{},{},0x{flags:X}", show::name(name), show::mode(mode));
         let ask = self.ask("create", request, args);
         let (name, modes) = (Bytes::copy_from_slice(name), (permissions(mode), permissions(umask)));
@@ -250,7 +259,7 @@ impl FileSystem for Served {
 
     fn tmpfile(&self, request: &Request, create: Create<'_>, reply: Reply<Created>) {
         let Create { flags, mode, umask, .. } = create;
-        let dir = request.ino;
+        let dir = self.node(request.ino);
         let args = || format!("{dir},,{},0x{flags:X}", show::mode(mode));
         let ask = self.ask("create", request, args);
         let modes = (permissions(mode), permissions(umask));
@@ -264,7 +273,7 @@ impl FileSystem for Served {
 
     fn read(&self, request: &Request, read: Read, reply: Reply<Content>) {
         let Read { fh, offset, size, flags, .. } = read;
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let args = || format!("{ino},{size},{offset},{}", fh.0);
         let ask = self.ask("read", request, args);
         if let Some(parts) = self.vfs.read_now(ino, fh, offset, size) {
@@ -279,7 +288,7 @@ impl FileSystem for Served {
 
     fn write(&self, request: &Request, write: Write, data: Payload<'_>, reply: Reply<Written>) {
         let Write { fh, offset, size, flags, from_cache, .. } = write;
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let appends = open_flags(flags).contains(OFlag::O_APPEND) && !from_cache;
         let offset = if appends { self.vfs.end_to_append_at(ino, offset) } else { offset };
         let ask = self.ask("write", request, || format!("{ino},{size},{offset},{}", fh.0));
@@ -302,7 +311,7 @@ impl FileSystem for Served {
     }
 
     fn flush(&self, request: &Request, fh: Fh, lock_owner: u64, reply: Reply<()>) {
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let ask = self.ask("flush", request, || format!("{ino},{},{lock_owner:016X}", fh.0));
         if let Some(flushed) = self.vfs.flush_now(ino, fh, lock_owner) {
             reply.send(ask.done(flushed));
@@ -316,7 +325,7 @@ impl FileSystem for Served {
     }
 
     fn release(&self, request: &Request, release: Release, reply: Reply<()>) {
-        let (ino, fh) = (request.ino, release.fh);
+        let (ino, fh) = (self.node(request.ino), release.fh);
         let ask = self.ask("release", request, || format!("{ino},{}", fh.0));
         self.vfs.metrics().closed();
         let flock = release.flock_unlock.then_some(release.lock_owner);
@@ -332,7 +341,7 @@ impl FileSystem for Served {
     }
 
     fn fsync(&self, request: &Request, fh: Fh, data_only: bool, reply: Reply<()>) {
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let data_only = u8::from(data_only);
         let ask = self.ask("fsync", request, || format!("{ino},{data_only},{}", fh.0));
         let work = async move {
@@ -343,7 +352,7 @@ impl FileSystem for Served {
     }
 
     fn opendir(&self, request: &Request, _: Open, reply: Reply<Opened>) {
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let ask = self.ask("opendir", request, || ino.to_string());
         let cached = FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE;
         let flags = if self.vfs.options().readdir_cache { cached } else { FopenFlags::empty() };
@@ -367,7 +376,7 @@ impl FileSystem for Served {
     }
 
     fn readdir(&self, request: &Request, read: ReadDir, reply: Reply<Listing>) {
-        let dir = request.ino;
+        let dir = self.node(request.ino);
         let args = || format!("{dir},{},{},{}", read.size, read.offset, read.fh.0);
         let ask = self.ask("readdir", request, args);
         reply.spawn_abortable(async move {
@@ -377,7 +386,7 @@ impl FileSystem for Served {
     }
 
     fn readdirplus(&self, request: &Request, read: ReadDir, reply: Reply<ListingPlus>) {
-        let dir = request.ino;
+        let dir = self.node(request.ino);
         let args = || format!("{dir},{},{},{}", read.size, read.offset, read.fh.0);
         let ask = self.ask("readdirplus", request, args);
         reply.spawn_abortable(async move {
@@ -387,7 +396,7 @@ impl FileSystem for Served {
     }
 
     fn releasedir(&self, request: &Request, release: Release, reply: Reply<()>) {
-        let (ino, fh) = (request.ino, release.fh);
+        let (ino, fh) = (self.node(request.ino), release.fh);
         let ask = self.ask("releasedir", request, || format!("{ino},{}", fh.0));
         self.vfs.metrics().closed();
         self.vfs.close_dir(ino, fh);
@@ -396,12 +405,12 @@ impl FileSystem for Served {
 
     fn fsyncdir(&self, request: &Request, _: Fh, _: bool, reply: Reply<()>) {
         // Names are stored before they are answered.
-        let ask = self.ask("fsyncdir", request, || request.ino.to_string());
+        let ask = self.ask("fsyncdir", request, || self.node(request.ino).to_string());
         reply.send(ask.done(Ok(())));
     }
 
     fn statfs(&self, request: &Request, reply: Reply<Space>) {
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let ask = self.ask("statfs", request, || ino.to_string());
         reply.spawn_abortable(async move {
             let stat = ask.vfs.statfs(ino).await;
@@ -430,7 +439,7 @@ impl FileSystem for Served {
             return;
         }
         let SetXattr { name, value, flags, .. } = xattr;
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let args = || format!("{ino},{},{},{flags}", show::name(name), value.len());
         let ask = self.ask("setxattr", request, args);
         let (name, value) = (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value));
@@ -446,7 +455,7 @@ impl FileSystem for Served {
             reply.refuse(Errno::ENOSYS);
             return;
         }
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let ask = self.ask("getxattr", request, || format!("{ino},{}", show::name(name)));
         if self.vfs.lacks_xattr(ino, name) {
             reply.send(ask.done(Err(Error::NoAttribute)));
@@ -464,7 +473,7 @@ impl FileSystem for Served {
             reply.refuse(Errno::ENOSYS);
             return;
         }
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let ask = self.ask("listxattr", request, || ino.to_string());
         reply.spawn_abortable(async move {
             let names = ask.vfs.xattr_names(ino).await;
@@ -477,7 +486,7 @@ impl FileSystem for Served {
             reply.refuse(Errno::ENOSYS);
             return;
         }
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let ask = self.ask("removexattr", request, || format!("{ino},{}", show::name(name)));
         let name = Bytes::copy_from_slice(name);
         let work = async move {
@@ -488,8 +497,8 @@ impl FileSystem for Served {
     }
 
     fn getlk(&self, request: &Request, lock: Lock, reply: Reply<Held>) {
-        let ask = self.ask("getlk", request, || lock_args(request.ino, &lock));
-        let (ino, kind) = (request.ino, lock.kind);
+        let ask = self.ask("getlk", request, || lock_args(self.node(request.ino), &lock));
+        let (ino, kind) = (self.node(request.ino), lock.kind);
         reply.spawn_abortable(async move {
             let free = Held::free(&lock);
             let Some(kind) = kind else { return ask.done(Ok(free)) };
@@ -514,7 +523,7 @@ impl FileSystem for Served {
 
     fn fallocate(&self, request: &Request, allocate: Allocate, reply: Reply<()>) {
         let Allocate { fh, offset, length, mode } = allocate;
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let args = || format!("{ino},{mode},{offset},{length},{}", fh.0);
         let ask = self.ask("fallocate", request, args);
         let work = async move {
@@ -525,7 +534,7 @@ impl FileSystem for Served {
     }
 
     fn lseek(&self, request: &Request, _: Fh, offset: u64, whence: u32, reply: Reply<Offset>) {
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let ask = self.ask("lseek", request, || format!("{ino},{offset},{whence}"));
         let seek = match whence {
             SEEK_DATA => Seek::Data,
@@ -543,7 +552,7 @@ impl FileSystem for Served {
 
     fn copy_file_range(&self, request: &Request, copy: CopyRange, reply: Reply<Copied>) {
         let CopyRange { offset, to, to_offset, length, flags, .. } = copy;
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let args = || format!("{ino},{offset},{to},{to_offset},{length},{flags}");
         let ask = self.ask("copy_file_range", request, args);
         let length = length.min(MAX_COPY);
@@ -561,7 +570,7 @@ impl FileSystem for Served {
             return;
         }
         let Ioctl { command, input, output_size, .. } = ioctl;
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let ask = self.ask("ioctl", request, || format!("{ino},0x{command:X}"));
         let input = Bytes::copy_from_slice(input);
         let work = async move {
@@ -575,9 +584,9 @@ impl FileSystem for Served {
 impl Served {
     fn lock(&self, request: &Request, lock: Lock, block: bool, reply: Reply<()>) {
         let method = if lock.flock { "flock" } else { "setlk" };
-        let ask = self.ask(method, request, || lock_args(request.ino, &lock));
+        let ask = self.ask(method, request, || lock_args(self.node(request.ino), &lock));
         let Lock { fh, owner, start, end, kind, pid, flock } = lock;
-        let ino = request.ino;
+        let ino = self.node(request.ino);
         let work = async move {
             let vfs = &ask.vfs;
             let locked = if flock {

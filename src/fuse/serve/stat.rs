@@ -1,13 +1,15 @@
 //! Attrs as stat(2) shows them.
 
 use crate::fuse::answer::Stat;
+use crate::meta::Ino;
 use crate::meta::record::FileKind;
 use crate::vfs::Node;
 
 /// What programs are advised to read and write at once.
 const BLOCK_SIZE: u32 = 64 << 10;
 
-pub fn stat(node: &Node) -> Stat {
+/// `number` is how the kernel knows the node.
+pub fn stat(number: Ino, node: &Node) -> Stat {
     let attr = &node.attr;
     let size = match attr.kind {
         FileKind::File | FileKind::Dir | FileKind::Symlink => attr.length,
@@ -18,7 +20,7 @@ pub fn stat(node: &Node) -> Stat {
         _ => 0,
     };
     Stat {
-        ino: node.ino.0,
+        ino: number.0,
         size,
         blocks: size.div_ceil(512),
         atime: attr.atime,

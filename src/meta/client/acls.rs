@@ -59,7 +59,7 @@ impl Meta {
         if ino.is_trash() {
             return Err(Error::NotPermitted);
         }
-        self.run(&SetFacl { caller, ino: self.real(ino), kind, rule }).await
+        self.run(&SetFacl { caller, ino, kind, rule }).await
     }
 
     /// A rule of a node; `NoAttribute` if it has none.
@@ -67,7 +67,7 @@ impl Meta {
         if !self.facts.setting().enable_acl {
             return Err(Error::NoAttribute);
         }
-        self.run(&Facl { ino: self.real(ino), kind }).await
+        self.run(&Facl { ino, kind }).await
     }
 
     /// Learns every rule of the volume. A session begins with it if the volume has ACLs.

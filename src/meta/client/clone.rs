@@ -39,7 +39,6 @@ impl Meta {
         (mode, at_once): (CloneMode, usize),
         progress: &Progress,
     ) -> Result<Ino> {
-        let (src, dir) = (self.real(src), self.real(dir));
         if src.is_trash() || dir.is_trash() || super::names::is_trash_name(dir, name) {
             return Err(Error::NotPermitted);
         }
@@ -96,7 +95,7 @@ impl Meta {
     ) -> Result<()> {
         let mut tx = MetaTxn::new(self.engine.begin(), &self.facts);
         access::permits(&mut tx, caller, attr, access::READ).await?;
-        let usage = self.sum_tree(src, false).await?;
+        let usage = self.summary(src, false).await?;
         progress.found(usage.files + usage.dirs);
         if !room::is_limited(&self.facts) {
             return Ok(());
@@ -150,7 +149,7 @@ impl Cloner<'_> {
     fn clone_children(&self, src: Ino, dst: Ino) -> BoxFuture<'_, Result<()>> {
         async move {
             let meta = self.meta;
-            let mut listing = meta.list_real(src, true);
+            let mut listing = meta.list(src, true);
             while let Some(page) = listing.next().await? {
                 for batch in page.chunks(BATCH) {
                     self.crew.check()?;

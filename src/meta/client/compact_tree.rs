@@ -24,7 +24,6 @@ impl Meta {
     /// Compacts every file of a subtree, `at_once` chunks beside each other. Chunks are counted as they
     /// are found and as they are dealt with; the first that fails is told after all were tried.
     pub async fn compact_tree(&self, ino: Ino, at_once: usize, progress: &Progress) -> Result<()> {
-        let ino = self.real(ino);
         self.refuse_writes()?;
         let attr = self.attr_now(ino).await?.ok_or(Error::NotFound)?;
         let crew = Crew::new(at_once, progress);
@@ -43,7 +42,7 @@ impl Compactor<'_> {
             if !attr.is_dir() {
                 return Ok(());
             }
-            let mut listing = self.meta.list_real(ino, true);
+            let mut listing = self.meta.list(ino, true);
             while let Some(page) = listing.next().await? {
                 let nodes = page.into_iter().filter_map(|entry| Some((entry.ino, entry.attr?)));
                 self.crew.run(nodes.collect(), |(ino, attr)| self.node(ino, attr)).await?;

@@ -96,7 +96,6 @@ impl Meta {
     /// Compacts a chunk; answers whether that gained anything. With `force`, waits for one that is under
     /// way and goes on until there is nothing left to gain.
     pub async fn compact(&self, ino: Ino, index: u32, force: bool) -> Result<bool> {
-        let ino = self.real(ino);
         self.refuse_writes()?;
         if !force {
             return Ok(self.compact_for(ino, index, Urgency::Helpful).await? == Outcome::Done);

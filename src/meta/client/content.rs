@@ -36,7 +36,6 @@ pub struct Opened {
 impl Meta {
     /// Opens a file that exists. Each open is matched by one [`Meta::close_file`].
     pub async fn open_file(&self, caller: &Caller, ino: Ino, flags: OFlag) -> Result<Opened> {
-        let ino = self.real(ino);
         if writes(flags) || flags.intersects(OFlag::O_TRUNC | OFlag::O_APPEND) {
             self.refuse_writes()?;
         }
@@ -56,18 +55,16 @@ impl Meta {
     /// [`Meta::drop_removed`] must follow.
     #[must_use]
     pub fn give_back(&self, ino: Ino) -> bool {
-        let ino = self.real(ino);
         self.facts.open.close(ino) && self.facts.open.take_removed(ino)
     }
 
     /// Removes a file without names, now that nobody holds it open any more.
     pub async fn drop_removed(&self, ino: Ino) -> Result<()> {
-        self.drop_sustained(self.facts.sid(), self.real(ino)).await.map(drop)
+        self.drop_sustained(self.facts.sid(), ino).await.map(drop)
     }
 
     /// What a chunk holds. Bytes that no slice covers, and those past the file's length, are zeros.
     pub async fn read(&self, ino: Ino, index: u32) -> Result<View> {
-        let ino = self.real(ino);
         if let Some(view) = self.facts.open.view(ino, index) {
             self.accessed(ino, None);
             return Ok(view);
@@ -90,13 +87,13 @@ impl Meta {
         let count = length.div_ceil(CHUNK_SIZE);
         match u32::try_from(count) {
             Ok(count) if u64::from(count) <= PLAIN_CHUNKS => Ok((0..count).collect()),
-            _ => self.engine.chunk_indexes(self.real(ino), length).await,
+            _ => self.engine.chunk_indexes(ino, length).await,
         }
     }
 
     /// Forgets what is known of a chunk: its slices turned out not to be there any more.
     pub fn forget_view(&self, ino: Ino, index: u32) {
-        self.facts.open.drop_view(self.real(ino), index);
+        self.facts.open.drop_view(ino, index);
     }
 
     /// Makes an uploaded slice part of a chunk, at `off` in it. `mtime` is when its last byte was
@@ -109,7 +106,6 @@ impl Meta {
         slice: Slice,
         mtime: Timestamp,
     ) -> Result<()> {
-        let ino = self.real(ino);
         let slice = Slice { pos: off, ..slice };
         match self.run_counted(&Write { ino, index, slice, mtime }).await {
             Ok(done) => {
@@ -148,7 +144,6 @@ impl Meta {
         off: u64,
         size: u64,
     ) -> Result<Attr> {
-        let ino = self.real(ino);
         let mut present = None;
         for _ in 0..MAX_LOOKS {
             let op = Fallocate { caller, ino, mode, off, size, chunks: present.as_ref() };
@@ -168,7 +163,7 @@ impl Meta {
         (to, to_off): (Ino, u64),
         size: u64,
     ) -> Result<Copied> {
-        let (from, to, size) = (self.real(from), self.real(to), size.min(MAX_COPY));
+        let size = size.min(MAX_COPY);
         if from == to && from_off.abs_diff(to_off) < size {
             return Err(Error::Invalid);
         }
@@ -182,7 +177,6 @@ impl Meta {
         length: u64,
         by_handle: bool,
     ) -> Result<Attr> {
-        let ino = self.real(ino);
         let mut present = None;
         for _ in 0..MAX_LOOKS {
             let chunks = present.as_ref();

@@ -108,7 +108,6 @@ impl Meta {
     /// The usage of a directory's direct entries: the record and what it was not told yet, or a
     /// count if there is no sound record.
     pub async fn dir_stat(&self, dir: Ino) -> Result<DirStat> {
-        let dir = self.real(dir);
         match self.stored_dir_stat(dir).await? {
             Some(mut stat) => {
                 stat += self.dir_stats.unsent(dir);
@@ -165,7 +164,7 @@ impl Meta {
     /// Counts a directory's entries.
     pub(super) async fn count_dir(&self, dir: Ino) -> Result<DirStat> {
         let mut stat = DirStat::default();
-        let mut listing = self.list_real(dir, true);
+        let mut listing = self.list(dir, true);
         while let Some(page) = listing.next().await? {
             for entry in page {
                 let length = entry.attr.filter(Attr::is_file).map_or(0, |attr| attr.length);

@@ -9,8 +9,8 @@ use super::options::Options;
 use super::parents::Parents;
 use super::quotas::Quotas;
 use super::usage::Usage;
+use crate::meta::Sid;
 use crate::meta::record::Setting;
-use crate::meta::{Ino, Sid};
 
 /// Plans only read it; the client keeps it up to date.
 pub struct Facts {
@@ -22,7 +22,6 @@ pub struct Facts {
     pub parents: Parents,
     setting: RwLock<Arc<Setting>>,
     sid: AtomicU64,
-    root: AtomicU64,
     logged: AtomicU64,
 }
 
@@ -37,7 +36,6 @@ impl Facts {
             options,
             setting: RwLock::default(),
             sid: AtomicU64::new(0),
-            root: AtomicU64::new(Ino::ROOT.0),
             logged: AtomicU64::new(0),
         }
     }
@@ -57,15 +55,6 @@ impl Facts {
 
     pub(super) fn put_sid(&self, sid: Sid) {
         self.sid.store(sid.0, Ordering::Release);
-    }
-
-    /// The directory that callers see as the root.
-    pub fn root(&self) -> Ino {
-        Ino(self.root.load(Ordering::Acquire))
-    }
-
-    pub(super) fn put_root(&self, root: Ino) {
-        self.root.store(root.0, Ordering::Release);
     }
 
     /// The number of this client's next change log line.

@@ -45,7 +45,7 @@ impl Meta {
     /// The pages of a directory from its start or from where a listing of it stood.
     pub fn pages(&self, dir: Ino, cursor: Cursor) -> Pages {
         let seen = Seen::new(!self.engine.traits().sorted);
-        Pages { dir: self.real(dir), cursor, seen }
+        Pages { dir, cursor, seen }
     }
 
     /// All entries at once, for directories known to be small, and for tests.
@@ -60,7 +60,7 @@ impl Meta {
 
     /// Attrs of many nodes in one request; none for one that is missing.
     pub async fn attrs(&self, inos: &[Ino]) -> Result<Vec<Option<Attr>>> {
-        let keys: Vec<Key> = inos.iter().map(|ino| Key::Attr(self.real(*ino))).collect();
+        let keys: Vec<Key> = inos.iter().map(|ino| Key::Attr(*ino)).collect();
         let mut attrs = Vec::with_capacity(inos.len());
         for chunk in keys.chunks(PAGE) {
             for record in self.engine.read(chunk).await? {
@@ -77,7 +77,7 @@ impl Meta {
         }
         for (ino, attr) in inos.iter().zip(&attrs) {
             if let Some(attr) = attr {
-                self.facts.open.saw(self.real(*ino), attr);
+                self.facts.open.saw(*ino, attr);
             }
         }
         Ok(attrs)

@@ -44,7 +44,7 @@ impl Meta {
         kind: Option<LockKind>,
         block: bool,
     ) -> Result<()> {
-        self.set_lock(SetFlock { ino: self.real(ino), owner, kind }, block).await
+        self.set_lock(SetFlock { ino, owner, kind }, block).await
     }
 
     /// Sets or (with no kind) releases a range of bytes; what the owner held there is replaced.
@@ -59,7 +59,7 @@ impl Meta {
         block: bool,
     ) -> Result<()> {
         let (start, end) = checked(&range)?;
-        let request = SetPlock { ino: self.real(ino), owner, kind, start, end, pid };
+        let request = SetPlock { ino, owner, kind, start, end, pid };
         self.set_lock(request, block).await
     }
 
@@ -73,12 +73,11 @@ impl Meta {
         range: RangeInclusive<u64>,
     ) -> Result<Option<PlockRange>> {
         let (start, end) = checked(&range)?;
-        self.run(&FindPlock { ino: self.real(ino), owner, kind, start, end }).await
+        self.run(&FindPlock { ino, owner, kind, start, end }).await
     }
 
     /// Every lock on a node, whoever holds it.
     pub async fn locks_on(&self, ino: Ino) -> Result<(Vec<Flock>, Vec<Plock>)> {
-        let ino = self.real(ino);
         let mut records =
             self.engine.read(&[Key::Flocks(ino), Key::Plocks(ino)]).await?.into_iter();
         match (records.next(), records.next()) {

@@ -12,11 +12,13 @@ use prometheus::proto::MetricFamily;
 use super::Meta;
 use crate::error::{Error, Result};
 use crate::figures::Figure;
+use crate::meta::Ino;
 use crate::meta::record::{Quota, QuotaKey};
 
 /// The figures of one client, as a registry asks for them.
 struct Collected {
     meta: Weak<Meta>,
+    root: Ino,
     used_space: Figure,
     used_inodes: Figure,
     total_space: Figure,
@@ -37,13 +39,15 @@ struct QuotaFigures {
 }
 
 impl Meta {
-    /// Shows what this client counts in a registry; it is to be that of this volume alone.
-    pub fn register_metrics(self: &Arc<Self>, registry: &Registry) -> Result<()> {
-        self.try_register(registry).map_err(|error| Error::BadInput(format!("metrics: {error}")))
+    /// Shows what this client counts in a registry, with usage as seen from the directory `root`; it is
+    /// to be the registry of this volume alone.
+    pub fn register_metrics(self: &Arc<Self>, registry: &Registry, root: Ino) -> Result<()> {
+        self.try_register(registry, root)
+            .map_err(|error| Error::BadInput(format!("metrics: {error}")))
     }
 
-    fn try_register(self: &Arc<Self>, registry: &Registry) -> prometheus::Result<()> {
-        registry.register(Box::new(Collected::new(Arc::downgrade(self))?))?;
+    fn try_register(self: &Arc<Self>, registry: &Registry, root: Ino) -> prometheus::Result<()> {
+        registry.register(Box::new(Collected::new(Arc::downgrade(self), root)?))?;
         for histogram in [&self.times.ops, &self.times.commits].into_iter().flatten() {
             registry.register(Box::new(histogram.clone()))?;
         }
@@ -52,9 +56,10 @@ impl Meta {
 }
 
 impl Collected {
-    fn new(meta: Weak<Meta>) -> prometheus::Result<Self> {
+    fn new(meta: Weak<Meta>, root: Ino) -> prometheus::Result<Self> {
         Ok(Self {
             meta,
+            root,
             used_space: Figure::gauge("used_space", "Bytes in use")?,
             used_inodes: Figure::gauge("used_inodes", "Inodes in use")?,
             total_space: Figure::gauge("total_space", "Bytes in use and left")?,
@@ -80,7 +85,7 @@ impl Collected {
     }
 
     fn usage(&self, meta: &Meta) -> [MetricFamily; 5] {
-        let stat = meta.known_statfs();
+        let stat = meta.known_statfs(self.root);
         let subdir = meta.facts.options.subdir.trim_end_matches('/');
         [
             self.used_space.is((stat.total - stat.available) as f64),

@@ -70,7 +70,6 @@ pub use summary::{StatCheck, Summary};
 pub use trash::Restored;
 pub use tree_summary::{TreeNode, TreeSummary};
 
-use super::Ino;
 use super::engine::Engine;
 use super::run::Lanes;
 use book::Strays;
@@ -145,14 +144,5 @@ impl Meta {
 
     pub fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine
-    }
-
-    /// The inode a caller means: 1 is the root of this client, 0 the root of the volume.
-    pub(super) fn real(&self, ino: Ino) -> Ino {
-        match ino {
-            Ino::ROOT => self.facts.root(),
-            Ino::NONE => Ino::ROOT,
-            other => other,
-        }
     }
 }

@@ -33,7 +33,7 @@ impl Meta {
         for record in self.engine.read(&keys).await? {
             match record {
                 Record::Lookup(Some(Found { entry, .. })) if entry.kind == FileKind::Dir => {
-                    let sum = self.sum_tree(entry.ino, false).await?;
+                    let sum = self.summary(entry.ino, false).await?;
                     trees.push(Subtree {
                         ino: entry.ino,
                         space: sum.size.cast_signed(),

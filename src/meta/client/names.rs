@@ -33,8 +33,7 @@ pub struct NodeKind {
 
 impl Meta {
     pub async fn lookup(&self, caller: &Caller, dir: Ino, name: &Name) -> Result<(Ino, Attr)> {
-        let dir = self.real(dir);
-        if name.is_dot() || (name.is_dot_dot() && dir == self.facts.root()) {
+        if name.is_dot() || (name.is_dot_dot() && dir == Ino::ROOT) {
             return Ok((dir, self.getattr(dir).await?.into_dir()?));
         }
         if name.is_dot_dot() {
@@ -50,7 +49,6 @@ impl Meta {
     }
 
     pub async fn getattr(&self, ino: Ino) -> Result<Attr> {
-        let ino = self.real(ino);
         if let Some(attr) = self.facts.open.attr(ino) {
             return Ok(attr);
         }
@@ -70,7 +68,6 @@ impl Meta {
 
     /// Changes anything but the length. Answers the new attr.
     pub async fn setattr(&self, caller: &Caller, ino: Ino, set: AttrSet) -> Result<Attr> {
-        let ino = self.real(ino);
         let attr = self.run(&SetAttr { caller, ino, set }).await?;
         self.facts.open.saw(ino, &attr);
         Ok(attr)
@@ -135,7 +132,7 @@ impl Meta {
     }
 
     pub async fn readlink(&self, ino: Ino) -> Result<Bytes> {
-        self.run(&Readlink { ino: self.real(ino) }).await
+        self.run(&Readlink { ino }).await
     }
 
     pub async fn link(&self, caller: &Caller, ino: Ino, dir: Ino, name: &Name) -> Result<Attr> {
@@ -146,7 +143,6 @@ impl Meta {
         if name.is_dot() || name.is_dot_dot() {
             return Err(Error::Exists);
         }
-        let (ino, dir) = (self.real(ino), self.real(dir));
         self.run(&Link { caller, ino, dir, name }).await
     }
 
@@ -167,7 +163,6 @@ impl Meta {
         if name.is_dot() || name.is_dot_dot() {
             return Err(Error::NotPermitted);
         }
-        let dir = self.real(dir);
         let hour = self.hour_for(dir, skip_trash).await?;
         self.run(&Unlink { caller, dir, name, hour }).await?;
         Ok(())
@@ -196,7 +191,6 @@ impl Meta {
             return Err(Error::NotPermitted);
         }
         self.refuse_writes()?;
-        let dir = self.real(dir);
         let hour = self.hour_for(dir, skip_trash).await?;
         self.run(&Rmdir { caller, dir, name, hour }).await?;
         Ok(())
@@ -214,7 +208,6 @@ impl Meta {
             return Err(Error::NotPermitted);
         }
         self.refuse_writes()?;
-        let (src, dst) = (self.real(src), self.real(dst));
         if [old, new].iter().any(|name| name.is_dot() || name.is_dot_dot()) {
             return Err(Error::Invalid);
         }
@@ -256,7 +249,6 @@ impl Meta {
         if name.is_dot() || name.is_dot_dot() {
             return Err(Error::Exists);
         }
-        let dir = self.real(dir);
         let ino = self.new_inode().await?;
         let NodeKind { kind, rdev } = node;
         self.run(&Make { caller, dir, name, kind, mode, umask, rdev, target: &target, ino }).await

@@ -67,7 +67,7 @@ impl Meta {
 
     async fn count_owners_in(&self, dir: Ino, tally: &Mutex<Tally>) -> Result<Vec<Ino>> {
         let mut dirs = Vec::new();
-        let mut listing = self.list_real(dir, true);
+        let mut listing = self.list(dir, true);
         while let Some(page) = listing.next().await? {
             let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
             for entry in page {

@@ -144,7 +144,7 @@ impl Meta {
 
     /// Space and inodes below a directory; itself does not count.
     async fn usage_below(&self, dir: Ino, strict: bool) -> Result<(i64, i64)> {
-        let sum = self.sum_tree(dir, strict).await?;
+        let sum = self.summary(dir, strict).await?;
         let space = sum.size.cast_signed() - align4k(0);
         Ok((space, (sum.files + sum.dirs).cast_signed() - 1))
     }

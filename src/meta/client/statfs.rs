@@ -30,7 +30,7 @@ impl Meta {
         let setting = self.facts.setting();
         let mut stat = StatFs::of_volume(space, inodes, setting.capacity, setting.inodes);
         if setting.dir_stats && self.facts.quotas.has_dirs() {
-            let above = self.ancestors(self.dir_of(self.real(ino)).await?).await?;
+            let above = self.ancestors(self.dir_of(ino).await?).await?;
             stat.narrow(above.iter().filter_map(|dir| {
                 self.facts.quotas.quota(QuotaKey::Dir(*dir)).filter(|quota| !quota.is_unset())
             }));
@@ -38,12 +38,12 @@ impl Meta {
         Ok(stat)
     }
 
-    /// The volume as this client's root sees it, as far as is known without asking the store.
-    pub(super) fn known_statfs(&self) -> StatFs {
+    /// The volume as seen from a directory, as far as is known without asking the store.
+    pub(super) fn known_statfs(&self, dir: Ino) -> StatFs {
         let (space, inodes) = self.known_usage();
         let setting = self.facts.setting();
         let mut stat = StatFs::of_volume(space, inodes, setting.capacity, setting.inodes);
-        if let Climb::Whole(above) = self.facts.parents.climb(self.facts.root()) {
+        if let Climb::Whole(above) = self.facts.parents.climb(dir) {
             stat.narrow(above.iter().filter_map(|dir| {
                 self.facts.quotas.quota(QuotaKey::Dir(*dir)).filter(|quota| !quota.is_unset())
             }));

@@ -62,7 +62,7 @@ impl Progress {
 impl Meta {
     /// Adds up a subtree. Not `strict`, dir stats are believed; otherwise every file is looked at.
     pub async fn summary(&self, ino: Ino, strict: bool) -> Result<Summary> {
-        self.sum_tree(self.real(ino), strict).await
+        self.summary_as(ino, true, strict, &Progress::default()).await
     }
 
     /// As [`Meta::summary`]; files, directories (as the total) and their bytes are counted as they are
@@ -74,7 +74,6 @@ impl Meta {
         strict: bool,
         progress: &Progress,
     ) -> Result<Summary> {
-        let ino = self.real(ino);
         let attr = self.attr_now(ino).await?.ok_or(Error::NotFound)?;
         let mut top = Summary::default();
         top.add(attr.kind, attr.length);
@@ -83,12 +82,6 @@ impl Meta {
             top.merge(self.sum_below(ino, recursive, strict, progress).await?);
         }
         Ok(top)
-    }
-
-    /// As [`Meta::summary`], by the node's own inode number.
-    pub(super) async fn sum_tree(&self, ino: Ino, strict: bool) -> Result<Summary> {
-        let ino = if ino == Ino::ROOT { Ino::NONE } else { ino };
-        self.summary_as(ino, true, strict, &Progress::default()).await
     }
 
     /// What is below a directory, itself not included.
@@ -124,7 +117,6 @@ impl Meta {
         if !self.facts.setting().dir_stats {
             return Err(Error::bad_input("the volume keeps no dir stats"));
         }
-        let top = self.real(top);
         self.flush_dir_stats().await?;
         let wrong = Mutex::new(Vec::new());
         let visit = async |dir| {
@@ -176,7 +168,7 @@ impl Meta {
     async fn sum_by_entries(&self, dir: Ino) -> Result<(Summary, Vec<Ino>)> {
         let mut sum = Summary::default();
         let mut dirs = Vec::new();
-        let mut listing = self.list_real(dir, true);
+        let mut listing = self.list(dir, true);
         while let Some(page) = listing.next().await? {
             for entry in page {
                 sum.add(entry.kind, entry.attr.map_or(0, |attr| attr.length));

@@ -9,7 +9,7 @@ use crate::meta::record::trash::TRASH_NAME;
 use crate::meta::{Ino, Name};
 
 impl Meta {
-    /// The node at a path from the volume's own root, whatever this client's root is.
+    /// The node at a path from the root.
     pub async fn resolve(&self, path: &str) -> Result<(Ino, Attr)> {
         let mut at = Ino::ROOT;
         let mut attr = self.attr_now(at).await?.ok_or(Error::NotFound)?;
@@ -22,9 +22,8 @@ impl Meta {
         Ok((at, attr))
     }
 
-    /// Makes a directory, by its path from the volume's own root, the root of this client. What is
-    /// missing of it is created, open to all.
-    pub async fn chroot(&self, path: &str) -> Result<Ino> {
+    /// The directory at a path from the root; what is missing of it is created, open to all.
+    pub async fn ensure_dir(&self, path: &str) -> Result<Ino> {
         let mut at = Ino::ROOT;
         for name in names(path)? {
             let attr;
@@ -37,13 +36,12 @@ impl Meta {
             }
         }
         if at.is_trash() {
-            return Err(Error::bad_input("the trash cannot be the root of a client"));
+            return Err(Error::bad_input(format!("path {path:?} leads into the trash")));
         }
-        self.facts.put_root(at);
         Ok(at)
     }
 
-    /// Every path of a node, from the volume's own root: more than one if it is hard-linked, none if
+    /// Every path of a node from the root: more than one if it is hard-linked, none if
     /// it has no name any more.
     pub async fn paths(&self, ino: Ino) -> Result<Vec<String>> {
         let Some(attr) = self.attr_now(ino).await? else { return Err(Error::NotFound) };
@@ -61,10 +59,9 @@ impl Meta {
         Ok(paths)
     }
 
-    /// Every path of a node as a caller sees it, from this client's root; none for each that lies
-    /// outside of it.
-    pub async fn shown_paths(&self, ino: Ino) -> Result<Vec<Option<String>>> {
-        let (ino, root) = (self.real(ino), self.facts.root());
+    /// Every path of a node as one sees it whose root is the directory `root`; none for each that
+    /// lies outside of it.
+    pub async fn paths_below(&self, root: Ino, ino: Ino) -> Result<Vec<Option<String>>> {
         if ino == root {
             return Ok(vec![Some("/".to_owned())]);
         }
@@ -76,6 +73,18 @@ impl Meta {
         let shown =
             paths.iter().map(|path| path.strip_prefix(&root).filter(|rest| rest.starts_with('/')));
         Ok(shown.map(|path| path.map(str::to_owned)).collect())
+    }
+
+    /// Whether a node lies below a directory, by any of its names.
+    pub async fn is_below(&self, dir: Ino, ino: Ino) -> Result<bool> {
+        let Some(attr) = self.attr_now(ino).await? else { return Ok(false) };
+        let above = if attr.is_dir() { vec![ino] } else { self.parents_of(ino, &attr).await? };
+        for parent in above {
+            if self.ancestors(parent).await?.contains(&dir) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The path of a directory; none if it is cut off from the root.
@@ -97,7 +106,7 @@ impl Meta {
             return Ok(vec![Name::new(TRASH_NAME)?]);
         }
         let mut names = Vec::new();
-        let mut listing = self.list_real(dir, false);
+        let mut listing = self.list(dir, false);
         while let Some(page) = listing.next().await? {
             let found = page.into_iter().filter(|entry| entry.ino == ino);
             names.extend(found.map(|entry| entry.name));

@@ -57,7 +57,6 @@ impl Meta {
         how: TreeSummary,
         progress: &Progress,
     ) -> Result<TreeNode> {
-        let ino = self.real(ino);
         let attr = self.attr_now(ino).await?.ok_or(Error::NotFound)?;
         let mut top = TreeNode::new(ino, String::new(), attr.kind, attr.length, progress);
         let summariser = Summariser { meta: self, how, crew: Crew::new(AT_ONCE, progress) };
@@ -80,7 +79,7 @@ impl Summariser<'_> {
                 return Ok(());
             }
             let children = Mutex::new(Vec::new());
-            let mut listing = self.meta.list_real(node.ino, true);
+            let mut listing = self.meta.list(node.ino, true);
             while let Some(page) = listing.next().await? {
                 let (children, path) = (&children, &node.path);
                 let work = |entry| {

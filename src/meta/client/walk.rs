@@ -6,7 +6,6 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
 use super::Meta;
-use super::listing::Listing;
 use crate::error::{Error, Result};
 use crate::meta::Ino;
 use crate::meta::engine::{Key, Record};
@@ -38,15 +37,10 @@ where
 }
 
 impl Meta {
-    /// Lists a directory by its own inode number, whatever this client's root is.
-    pub(super) fn list_real(&self, dir: Ino, with_attrs: bool) -> Listing<'_> {
-        self.list(if dir == Ino::ROOT { Ino::NONE } else { dir }, with_attrs)
-    }
-
     /// The directories in a directory.
     pub(super) async fn dirs_in(&self, dir: Ino) -> Result<Vec<Ino>> {
         let mut dirs = Vec::new();
-        let mut listing = self.list_real(dir, false);
+        let mut listing = self.list(dir, false);
         while let Some(page) = listing.next().await? {
             let found = page.iter().filter(|entry| entry.kind == FileKind::Dir);
             dirs.extend(found.map(|entry| entry.ino));

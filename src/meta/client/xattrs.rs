@@ -31,17 +31,17 @@ impl Meta {
             return Err(Error::Invalid);
         }
         let value = Bytes::copy_from_slice(value);
-        self.run(&SetXattr { ino: self.real(ino), name: &name, value: &value, mode }).await
+        self.run(&SetXattr { ino, name: &name, value: &value, mode }).await
     }
 
     /// The value; `NoAttribute` if there is none.
     pub async fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Bytes> {
-        self.run(&Xattr { ino: self.real(ino), name: &checked(name)? }).await
+        self.run(&Xattr { ino, name: &checked(name)? }).await
     }
 
     /// Every name, those of ACL rules included.
     pub async fn xattrs(&self, ino: Ino) -> Result<Vec<Name>> {
-        self.run(&ListXattrs { ino: self.real(ino) }).await
+        self.run(&ListXattrs { ino }).await
     }
 
     pub async fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
@@ -49,7 +49,7 @@ impl Meta {
         if ino.is_trash() {
             return Err(Error::NotPermitted);
         }
-        self.run(&RemoveXattr { ino: self.real(ino), name: &name }).await
+        self.run(&RemoveXattr { ino, name: &name }).await
     }
 }
 

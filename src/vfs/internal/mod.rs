@@ -41,11 +41,13 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// What the virtual files are made of.
 pub struct Parts {
+    /// The directory that is mounted.
+    pub root: Ino,
     pub meta: Arc<Meta>,
     pub content: Arc<Content>,
     pub store: Arc<Store>,
     /// What `.stats` shows.
-    pub registry: Registry,
+    pub registries: Vec<Registry>,
     /// What `.config` shows; its `Format` is exchanged for the setting of the moment.
     pub config: Value,
     /// What `.accesslog` shows.
@@ -59,7 +61,7 @@ pub struct Parts {
 pub struct Internal {
     nodes: Nodes,
     work: Arc<Work>,
-    registry: Registry,
+    registries: Vec<Registry>,
     config: Value,
     log: Arc<AccessLog>,
     /// Ends work that goes on in the background, with the mount.
@@ -68,6 +70,8 @@ pub struct Internal {
 
 /// What requests of `.control` work on.
 struct Work {
+    /// The directory that is mounted.
+    root: Ino,
     meta: Arc<Meta>,
     content: Arc<Content>,
     store: Arc<Store>,
@@ -81,15 +85,15 @@ struct Work {
 impl Internal {
     /// Must be called within the runtime that is to do the work.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { meta, content, store, registry, config, log, prefix, notices } = parts;
+        let Parts { root, meta, content, store, registries, config, log, prefix, notices } = parts;
         let stop = CancellationToken::new();
         let runtime = Handle::current();
         let tasks = TaskTracker::new();
-        let work = Work { meta, content, store, notices, runtime, tasks, stop: stop.clone() };
+        let work = Work { root, meta, content, store, notices, runtime, tasks, stop: stop.clone() };
         let internal = Self {
             nodes: Nodes::new(prefix),
             work: Arc::new(work),
-            registry,
+            registries,
             config,
             log,
             _stop: stop.drop_guard(),
@@ -97,11 +101,10 @@ impl Internal {
         Arc::new(internal)
     }
 
-    /// The virtual file of that name, in a directory as the kernel numbers it. `.control` is in every
-    /// directory.
+    /// The virtual file of that name. `.control` is in every directory.
     pub fn find(&self, dir: Ino, name: &[u8]) -> Option<(Ino, Attr)> {
         let node = self.nodes.named(name)?;
-        (dir == Ino::ROOT || node == Node::Control).then(|| (node.ino(), self.attr_of(node)))
+        (dir == self.work.root || node == Node::Control).then(|| (node.ino(), self.attr_of(node)))
     }
 
     /// None if it is not the number of a virtual file.
@@ -112,7 +115,7 @@ impl Internal {
     /// Whether the name can't be made, removed or renamed. The trash is among them, where it shows.
     pub fn is_reserved(&self, dir: Ino, name: &[u8]) -> bool {
         let is_trash = || self.trash_name().is_some_and(|trash| trash.as_bytes() == name);
-        dir == Ino::ROOT && (self.nodes.named(name).is_some() || is_trash())
+        dir == self.work.root && (self.nodes.named(name).is_some() || is_trash())
     }
 
     /// What a listing of the root shows first, without the trash. `.control` is not among them.
@@ -121,9 +124,9 @@ impl Internal {
         listed.map(|node| (self.nodes.name(node), node.ino(), self.attr_of(node))).into()
     }
 
-    /// What the trash is called in the root; none if this client's root is not the volume's.
+    /// What the trash is called in the root; none if what is mounted is not the root of the volume.
     pub fn trash_name(&self) -> Option<Name> {
-        (self.work.meta.facts().root() == Ino::ROOT).then(|| self.nodes.trash_name())
+        (self.work.root == Ino::ROOT).then(|| self.nodes.trash_name())
     }
 
     /// Opens a virtual file. What it does for the caller, it does with the caller's rights.
@@ -137,7 +140,10 @@ impl Internal {
             Node::Control => {
                 Virtual::control(Conversation::new(Arc::clone(&self.work), caller.clone()))
             }
-            Node::Stats => Virtual::text(stats::render(&self.registry.gather())),
+            Node::Stats => {
+                let figures: Vec<_> = self.registries.iter().flat_map(Registry::gather).collect();
+                Virtual::text(stats::render(&figures))
+            }
             Node::Config => Virtual::text(self.config_text()),
         })
     }

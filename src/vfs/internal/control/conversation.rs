@@ -60,6 +60,10 @@ impl Conversation {
         let answer = Answer::new(Arc::clone(&self.transcript), lock(&self.cancel).clone());
         let (work, caller) = (Arc::clone(&self.work), self.caller.clone());
         let task = async move {
+            let ask = match work.within_reach(ask).await {
+                Ok(ask) => ask,
+                Err(error) => return answer.end(Err(error)),
+            };
             match ask {
                 Ask::Remove(ask) => work.remove(&caller, ask, answer).await,
                 Ask::LegacyInfo(ask) => work.legacy_info(ask, answer).await,

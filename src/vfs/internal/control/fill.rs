@@ -94,7 +94,7 @@ impl Work {
 
 impl Filler<'_> {
     async fn path(&self, path: &[u8]) -> Result<()> {
-        let (ino, attr) = resolve(&self.work.meta, self.caller, path).await?;
+        let (ino, attr) = resolve(self.work, self.caller, path).await?;
         match attr.kind {
             FileKind::Dir => self.dir(ino, attr).await,
             FileKind::File => self.file(ino, attr.length).await,

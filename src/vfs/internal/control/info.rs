@@ -142,7 +142,7 @@ impl Work {
 
     /// Where a node is, as seen from the root of the mount.
     pub async fn paths(&self, ino: Ino) -> Result<Vec<String>> {
-        let paths = self.meta.shown_paths(ino).await?;
+        let paths = self.meta.paths_below(self.root, ino).await?;
         Ok(paths.into_iter().map(|path| path.unwrap_or_else(|| OUTSIDE.to_owned())).collect())
     }
 

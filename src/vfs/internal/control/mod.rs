@@ -12,6 +12,7 @@ mod fill;
 mod info;
 mod legacy;
 mod objects;
+mod reach;
 mod remove;
 mod request;
 mod resolve;

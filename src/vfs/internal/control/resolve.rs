@@ -6,7 +6,8 @@ use futures::future::BoxFuture;
 use crate::error::{Error, Result};
 use crate::meta::op::access;
 use crate::meta::record::{Attr, FileKind};
-use crate::meta::{Caller, Ino, Meta, Name};
+use crate::meta::{Caller, Ino, Name};
+use crate::vfs::internal::Work;
 
 /// As many symlinks as the kernel follows.
 const MAX_LINKS: u32 = 40;
@@ -14,23 +15,25 @@ const MAX_LINKS: u32 = 40;
 const BY_NUMBER: &[u8] = b"inode:";
 
 /// The node that a path means to this caller.
-pub async fn resolve(meta: &Meta, caller: &Caller, path: &[u8]) -> Result<(Ino, Attr)> {
+pub async fn resolve(work: &Work, caller: &Caller, path: &[u8]) -> Result<(Ino, Attr)> {
     if let Some(ino) = numbered(path) {
-        return Ok((ino, meta.getattr(ino).await?));
+        let ino = work.reach(ino).await?;
+        return Ok((ino, work.meta.getattr(ino).await?));
     }
     let mut parts = Vec::new();
     join(&mut parts, path);
-    walk(meta, caller, parts, MAX_LINKS).await
+    walk(work, caller, parts, MAX_LINKS).await
 }
 
 fn walk<'a>(
-    meta: &'a Meta,
+    work: &'a Work,
     caller: &'a Caller,
     parts: Vec<Vec<u8>>,
     links: u32,
 ) -> BoxFuture<'a, Result<(Ino, Attr)>> {
     async move {
-        let mut at = (Ino::ROOT, meta.getattr(Ino::ROOT).await?);
+        let meta = &work.meta;
+        let mut at = (work.root, meta.getattr(work.root).await?);
         for (depth, part) in parts.iter().enumerate() {
             if depth > 0 {
                 meta.permits(caller, &at.1, access::READ | access::EXEC).await?;
@@ -44,7 +47,7 @@ fn walk<'a>(
                 let left = links.checked_sub(1).ok_or(Error::Invalid)?;
                 let mut there = parts[..depth].to_vec();
                 join(&mut there, &target);
-                at = walk(meta, caller, there, left).await?;
+                at = walk(work, caller, there, left).await?;
             }
         }
         Ok(at)

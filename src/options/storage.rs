@@ -1,4 +1,4 @@
-//! Options that say where data lies, common to `format` and `config`.
+//! Where data lies: the options that say so, and what is done with the place before it is used.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -94,8 +94,8 @@ pub struct Bucket(Arc<dyn ObjectStore>);
 
 impl Bucket {
     /// Also finds out whether a private key can be used.
-    pub fn open(setting: &Setting) -> anyhow::Result<Self> {
-        let mut spec = spec(setting, &Overrides::from_environment()?)?;
+    pub fn open(setting: &Setting, said: &Overrides) -> anyhow::Result<Self> {
+        let mut spec = spec(setting, said)?;
         // Whoever waits for it wants to know now.
         spec.retries = 0;
         Ok(Self(object::open(&spec)?))

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
-use super::home::or_home;
+use crate::options::home::or_home;
 
 #[derive(Debug, Args)]
 pub struct GeneralArgs {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 
-use super::home::{home, or_home};
 use super::storage::StorageArgs;
 use super::warnings::Warnings;
 use crate::chunk::{CacheOptions, Checksum, Eviction, Hours, Options, Writeback};
-use crate::cli::durations::parse_duration;
-use crate::cli::sizes::{parse_mebibytes, parse_plain_bytes};
+use crate::options::durations::parse_duration;
+use crate::options::home::{home, or_home};
+use crate::options::sizes::{parse_mebibytes, parse_plain_bytes};
 
 /// Less memory than this is too little for blocks to pass through.
 const SMALLEST_BUFFER: u64 = 32 << 20;

@@ -6,8 +6,8 @@ use anyhow::bail;
 use clap::Args;
 
 use super::warnings::Warnings;
-use crate::cli::durations::parse_duration;
 use crate::meta::{AtimeMode, Options};
+use crate::options::durations::parse_duration;
 
 const SHORTEST_HEARTBEAT: Duration = Duration::from_secs(1);
 const LONGEST_HEARTBEAT: Duration = Duration::from_mins(10);

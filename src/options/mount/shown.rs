@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::Mount;
+use super::MountArgs;
 use crate::meta::Meta;
 use crate::meta::record::Setting;
 use crate::meta::record::version::CLIENT_VERSION;
@@ -19,9 +19,9 @@ const DIR_STATS: Duration = Duration::from_secs(1);
 /// How long the Go client lets a request take.
 const REQUEST: Duration = Duration::from_mins(15);
 
-impl Mount {
+impl MountArgs {
     /// The text of `.config`, once the session has its id and metrics have their address.
-    pub(super) fn shown(
+    pub fn shown(
         &self,
         meta: &Meta,
         point: &str,

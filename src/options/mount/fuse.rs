@@ -7,9 +7,9 @@ use super::kernel::KernelOptions;
 use super::meta::MetaCacheArgs;
 use super::squash::{self, Said};
 use super::warnings::Warnings;
-use crate::cli::sizes::parse_plain_bytes;
 use crate::fuse::{MountOptions, Wishes};
 use crate::meta::record::Setting;
+use crate::options::sizes::parse_plain_bytes;
 use crate::vfs::{ContentOptions, VfsOptions};
 
 /// The kernel takes no less.

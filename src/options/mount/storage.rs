@@ -7,10 +7,10 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use super::warnings::Warnings;
-use crate::cli::durations::parse_duration;
-use crate::cli::sizes::parse_mbps;
-use crate::cli::storage::parse_tag;
 use crate::meta::record::Setting;
+use crate::options::durations::parse_duration;
+use crate::options::sizes::parse_mbps;
+use crate::options::storage::parse_tag;
 use crate::volume::storage::Overrides;
 
 #[derive(Debug, Args)]

@@ -1,0 +1,144 @@
+//! The options of a new volume, and of what may change in an existing one.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use uuid::Uuid;
+
+use super::sizes::{parse_block_size, parse_capacity};
+use super::storage::{Bucket, StorageOptions, default_bucket};
+use crate::meta::Meta;
+use crate::meta::record::Setting;
+use crate::meta::record::setting::block_size_for;
+use crate::secret::Secret;
+use crate::volume::storage::Overrides;
+
+#[derive(Debug, Args)]
+pub struct FormatArgs {
+    #[command(flatten)]
+    pub storage: StorageOptions,
+    /// Size of a block, in KiB unless it says otherwise
+    #[arg(long, default_value = "4M", value_parser = parse_block_size, help_heading = "Data format")]
+    pub block_size: u64,
+    /// Compression of blocks: lz4, zstd or none
+    #[arg(long, default_value = "none", help_heading = "Data format")]
+    pub compress: String,
+    /// File of an RSA private key (PEM) to encrypt data with
+    #[arg(long, help_heading = "Data format")]
+    pub encrypt_rsa_key: Option<PathBuf>,
+    /// Encryption of data: aes256gcm-rsa or chacha20-rsa
+    #[arg(long, default_value = "aes256gcm-rsa", help_heading = "Data format")]
+    pub encrypt_algo: String,
+    /// Begin object names with a hash
+    #[arg(long, help_heading = "Data format")]
+    pub hash_prefix: bool,
+    /// Spread blocks over this many buckets
+    #[arg(long, default_value_t = 0, help_heading = "Data format")]
+    pub shards: i64,
+    /// Most space the volume may use, in GiB unless it says otherwise
+    #[arg(long, value_parser = parse_capacity, help_heading = "Management")]
+    pub capacity: Option<u64>,
+    /// Most inodes the volume may use
+    #[arg(long, help_heading = "Management")]
+    pub inodes: Option<u64>,
+    /// Days after which removed files are gone for good
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..), help_heading = "Management")]
+    pub trash_days: Option<i64>,
+    /// Keep POSIX ACLs; cannot be taken back
+    #[arg(long, help_heading = "Management")]
+    pub enable_acl: bool,
+    /// URL of the Ranger admin service
+    #[arg(long, help_heading = "Management")]
+    pub ranger_rest_url: Option<String>,
+    /// Name of the Ranger service
+    #[arg(long, help_heading = "Management")]
+    pub ranger_service: Option<String>,
+    /// File of a Kerberos configuration
+    #[arg(long, help_heading = "Management")]
+    pub kerberos_config_file: Option<PathBuf>,
+    /// The private key itself, in place of a file
+    #[arg(skip)]
+    pub encrypt_key: Option<Secret>,
+}
+
+impl FormatArgs {
+    /// A new volume: its place must work and be empty, and is marked before the setting says that
+    /// the volume is there.
+    pub async fn create(
+        &self,
+        meta: &Meta,
+        setting: Setting,
+        said: &Overrides,
+    ) -> anyhow::Result<Setting> {
+        setting.check()?;
+        let bucket = Bucket::open(&setting, said)?;
+        bucket.test().await?;
+        bucket.claim(&setting.uuid).await?;
+        match meta.init(setting, false).await {
+            Ok(setting) => Ok(setting),
+            Err(error) => {
+                bucket.release().await;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The setting of a new volume.
+    pub fn fresh(&self, name: &str, uuid: Uuid) -> anyhow::Result<Setting> {
+        let mut setting = Setting::new(name, uuid)?;
+        self.storage.place(&mut setting)?;
+        if self.storage.storage.is_none() && self.storage.bucket.is_none() {
+            let bucket = Some(default_bucket());
+            StorageOptions { bucket, ..StorageOptions::none() }.place(&mut setting)?;
+        }
+        if let Some(class) = &self.storage.storage_class {
+            setting.storage_class.clone_from(class);
+            setting.tiers_mut().entry(0).or_default().storage_class.clone_from(class);
+        }
+        if let Some(tag) = &self.storage.tag {
+            setting.tiers_mut().entry(0).or_default().tag.clone_from(tag);
+        }
+        setting.block_size = block_size_for(self.block_size);
+        setting.compression.clone_from(&self.compress);
+        setting.hash_prefix = self.hash_prefix;
+        setting.shards = self.shards;
+        setting.encrypt_algo.clone_from(&self.encrypt_algo);
+        if let Some(path) = &self.encrypt_rsa_key {
+            setting.encrypt_key = Secret::new(read_key(path)?);
+        }
+        if let Some(key) = &self.encrypt_key {
+            setting.encrypt_key = key.clone();
+        }
+        setting.enable_acl = self.enable_acl;
+        self.change(&mut setting)?;
+        Ok(setting)
+    }
+
+    /// What was said, and only what may change; `setting` must hold its secrets in the clear.
+    pub fn change(&self, setting: &mut Setting) -> anyhow::Result<()> {
+        self.storage.credentials(setting);
+        setting.capacity = self.capacity.unwrap_or(setting.capacity);
+        setting.inodes = self.inodes.unwrap_or(setting.inodes);
+        setting.trash_days = self.trash_days.unwrap_or(setting.trash_days);
+        if let Some(url) = &self.ranger_rest_url {
+            setting.ranger_rest_url.clone_from(url);
+        }
+        if let Some(service) = &self.ranger_service {
+            setting.ranger_service.clone_from(service);
+        }
+        if let Some(path) = &self.kerberos_config_file {
+            setting.kerb_conf = std::fs::read_to_string(path)
+                .with_context(|| format!("kerberos configuration {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+fn read_key(path: &PathBuf) -> anyhow::Result<String> {
+    let pem = std::fs::read_to_string(path).with_context(|| format!("key {}", path.display()))?;
+    if !pem.contains("PRIVATE KEY-----") {
+        bail!("key {}: not a private key in PEM form", path.display());
+    }
+    Ok(pem)
+}
