@@ -1,9 +1,13 @@
 //! The memory budget: how many bytes of data this process may hold at once.
 
+mod whole;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+
+use whole::{Drawn, Whole};
 
 /// Counted in units, since a permit cannot count further than 32 bits.
 const UNIT: usize = 1 << 10;
@@ -21,7 +25,7 @@ pub struct Budget {
     waiting: AtomicUsize,
     keepers: Mutex<Vec<Weak<dyn Reclaim>>>,
     /// What this is a part of.
-    whole: Option<Arc<Budget>>,
+    whole: Option<Whole>,
 }
 
 /// Bytes reserved; given back when dropped.
@@ -29,7 +33,7 @@ pub struct Reserved {
     permit: OwnedSemaphorePermit,
     ledger: Arc<Ledger>,
     /// The same bytes in the budget that this one is a part of.
-    whole: Option<Box<Reserved>>,
+    whole: Option<Drawn>,
 }
 
 /// Keeps reserved bytes for convenience only, and lets them go when somebody waits.
@@ -55,10 +59,23 @@ impl Budget {
     /// A part of this budget: what is reserved from it counts in the whole as well, and there is
     /// never more of it than `bytes`. The rest is left to others.
     pub fn part(self: &Arc<Self>, bytes: usize) -> Arc<Self> {
-        Self::with((bytes / UNIT).clamp(1, self.total), Some(Arc::clone(self)))
+        Self::with((bytes / UNIT).clamp(1, self.total), Some(Whole::of(self)))
     }
 
-    fn with(total: usize, whole: Option<Arc<Self>>) -> Arc<Self> {
+    /// As [`Budget::part`], with a floor: so many bytes are always there for this part, whatever others
+    /// hold of the whole. Must be called within a runtime.
+    ///
+    /// The floor is taken from the whole, as soon as there is room; until then there is more in use than
+    /// the whole has, by as much. A reservation larger than the floor may have all of it.
+    pub fn share(self: &Arc<Self>, floor: usize, bytes: usize) -> Arc<Self> {
+        let floor = floor.min(self.capacity() / 2);
+        Self::with(
+            (bytes.max(floor) / UNIT).clamp(1, self.total),
+            Some(Whole::with_floor(self, floor)),
+        )
+    }
+
+    fn with(total: usize, whole: Option<Whole>) -> Arc<Self> {
         Arc::new(Self {
             units: Arc::new(Semaphore::new(total)),
             total,
@@ -89,11 +106,15 @@ impl Budget {
 
     /// Whether somebody waits for room. What is only kept for convenience must not be kept now.
     pub fn is_short(&self) -> bool {
-        self.waiting.load(Ordering::SeqCst) > 0
+        let here = self.waiting.load(Ordering::SeqCst) > 0;
+        here || self.whole.as_ref().is_some_and(|whole| whole.budget().is_short())
     }
 
-    /// Asked for room from now on when somebody waits for it.
+    /// Asked for room from now on when somebody waits for it, here or in the whole.
     pub fn reclaim_from(&self, keeper: Weak<dyn Reclaim>) {
+        if let Some(whole) = &self.whole {
+            whole.budget().reclaim_from(keeper.clone());
+        }
         let mut keepers = self.keepers();
         keepers.retain(|keeper| keeper.strong_count() > 0);
         keepers.push(keeper);
@@ -113,7 +134,7 @@ impl Budget {
             return std::future::pending().await;
         };
         let whole = match &self.whole {
-            Some(whole) => Some(Box::new(Box::pin(whole.reserve(units as usize * UNIT)).await)),
+            Some(whole) => Some(whole.draw(units).await),
             None => None,
         };
         Reserved::new(permit, &self.ledger, whole)
@@ -127,7 +148,7 @@ impl Budget {
             Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => return None,
         };
         let whole = match &self.whole {
-            Some(whole) => Some(Box::new(whole.try_reserve(units as usize * UNIT)?)),
+            Some(whole) => Some(whole.try_draw(units)?),
             None => None,
         };
         Some(Reserved::new(permit, &self.ledger, whole))
@@ -162,11 +183,7 @@ impl Budget {
 }
 
 impl Reserved {
-    fn new(
-        permit: OwnedSemaphorePermit,
-        ledger: &Arc<Ledger>,
-        whole: Option<Box<Reserved>>,
-    ) -> Self {
+    fn new(permit: OwnedSemaphorePermit, ledger: &Arc<Ledger>, whole: Option<Drawn>) -> Self {
         let units = permit.num_permits();
         let used = ledger.used.fetch_add(units, Ordering::AcqRel) + units;
         ledger.peak.fetch_max(used, Ordering::AcqRel);
@@ -183,14 +200,14 @@ impl Reserved {
             self.permit.merge(all);
         }
         if let (Some(mine), Some(whole)) = (&mut self.whole, other.whole.take()) {
-            mine.merge(*whole);
+            mine.merge(whole);
         }
     }
 
     /// Takes so many bytes out of it; none if it has fewer.
     pub fn split(&mut self, bytes: usize) -> Option<Reserved> {
         let permit = self.permit.split(bytes.div_ceil(UNIT))?;
-        let whole = self.whole.as_mut().and_then(|whole| whole.split(bytes)).map(Box::new);
+        let whole = self.whole.as_mut().map(|whole| whole.split(permit.num_permits()));
         Some(Self { permit, ledger: Arc::clone(&self.ledger), whole })
     }
 }

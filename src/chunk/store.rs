@@ -28,6 +28,8 @@ use crate::slice::{SliceId, SliceSize};
 const DEFAULT_BUDGET: usize = 300 << 20;
 /// Objects of one slice that are deleted at the same time.
 const DELETES: usize = 16;
+/// Percent of the budget that dirty data may take, so that reads always find some.
+const DIRTY_SHARE: usize = 80;
 /// How long close waits for what is being uploaded or deleted.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -37,6 +39,7 @@ pub struct Store {
     pub(super) cache: Option<Arc<VolumeCache>>,
     pub(super) staging: Option<Arc<Staging>>,
     pub(super) budget: Arc<Budget>,
+    dirty: Arc<Budget>,
     pub(super) hot: Arc<Hot>,
     pub(super) flights: Arc<Flights>,
     pub(super) followers: Followers,
@@ -96,6 +99,7 @@ impl Store {
             staging,
             // Half: the rest is for what is on its way, in and out.
             hot: Hot::new(budget.capacity() / 2, Arc::clone(&budget)),
+            dirty: budget.part(budget.capacity() / 100 * DIRTY_SHARE),
             budget,
             flights: Arc::default(),
             followers: Followers::new(options.prefetch),
@@ -129,6 +133,11 @@ impl Store {
     }
 
     /// The memory that this store shares with its users.
+    /// What of the budget is for dirty data, of all mounts of the volume.
+    pub fn dirty(&self) -> &Arc<Budget> {
+        &self.dirty
+    }
+
     pub fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }

@@ -17,17 +17,17 @@ use crate::meta::op::zeros::check_end;
 use crate::meta::record::Attr;
 use crate::meta::{Caller, Ino, Meta};
 
-/// Percent of the budget that dirty data may take, so that reads always find some.
-const DIRTY_SHARE: usize = 80;
 /// Blocks that are read ahead of a stream at most, unless told otherwise.
 const AHEAD: u64 = 8;
 
 /// What can be chosen for a mount's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ContentOptions {
-    /// Bytes that are read ahead of a stream at most; 8 blocks if not given. Never more than 80 % of
-    /// the budget.
+    /// Bytes that are read ahead of a stream at most; 8 blocks if not given. Never more than dirty data
+    /// may take of the budget.
     pub max_readahead: Option<u64>,
+    /// Bytes of dirty data that there is room for whatever other mounts of the volume hold.
+    pub floor: usize,
 }
 
 /// The content of all files of a mount: dirty data by inode, readers by handle.
@@ -48,11 +48,14 @@ impl Content {
     pub fn new(meta: Arc<Meta>, store: Arc<Store>, options: ContentOptions) -> Arc<Self> {
         let budget = Arc::clone(store.budget());
         let block = u64::from(store.layout().block_size);
-        let capacity = budget.capacity();
+        let dirty = match options.floor {
+            0 => Arc::clone(store.dirty()),
+            floor => store.dirty().share(floor, store.dirty().capacity()),
+        };
         let max_readahead = options.max_readahead.unwrap_or(AHEAD * block);
         let content = Arc::new(Self {
-            dirty: budget.part(capacity / 100 * DIRTY_SHARE),
-            max_readahead: max_readahead.min((capacity / 100 * DIRTY_SHARE) as u64),
+            max_readahead: max_readahead.min(dirty.capacity() as u64),
+            dirty,
             meta,
             store,
             drain: Drain::default(),

@@ -137,7 +137,7 @@ impl FuseArgs {
             selinux: self.enable_selinux,
             ioctl: self.enable_ioctl,
             writeback_cache: self.options.writeback_cache,
-            content: ContentOptions { max_readahead },
+            content: ContentOptions { max_readahead, floor: 0 },
         }
     }
 
