@@ -10,6 +10,7 @@ pub mod fuse;
 pub mod meta;
 pub mod object;
 pub mod options;
+mod pace;
 pub mod secret;
 pub mod slice;
 pub mod vfs;

@@ -2,58 +2,23 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::sync::Mutex;
-use tokio::time::Instant;
 
 use super::{Object, ObjectStore};
 use crate::error::Result;
-
-/// A rate in bytes per second. Who comes takes what he needs at once, on credit if he must, and
-/// waits until the credit is paid back; those who come later wait behind him. So the order is fair,
-/// a body larger than a second's worth is no special case, and nobody polls.
-pub struct Rate {
-    per_second: f64,
-    /// When everything taken so far is paid for. It never lies further back than a moment's worth:
-    /// what was not used in quiet times is gone.
-    paid: Mutex<Instant>,
-}
-
-/// How much of quiet time counts.
-const SAVED: Duration = Duration::from_millis(100);
-
-impl Rate {
-    /// Nothing for a rate of 0, which stands for no limit.
-    pub fn new(bytes_per_second: u64) -> Option<Self> {
-        let per_second = bytes_per_second as f64;
-        (bytes_per_second > 0).then(|| Self { per_second, paid: Mutex::new(Instant::now()) })
-    }
-
-    /// Waits until this many bytes may pass.
-    async fn pass(&self, bytes: u64) {
-        let until = {
-            let mut paid = self.paid.lock().await;
-            let now = Instant::now();
-            let from = (*paid).max(now.checked_sub(SAVED).unwrap_or(now));
-            *paid = from + Duration::from_secs_f64(bytes as f64 / self.per_second);
-            *paid
-        };
-        tokio::time::sleep_until(until).await;
-    }
-}
+use crate::pace::Pace;
 
 /// A store with a limit to its bandwidth.
 pub struct Limited {
     inner: Arc<dyn ObjectStore>,
-    upload: Option<Rate>,
-    download: Option<Rate>,
+    upload: Pace,
+    download: Pace,
 }
 
 impl Limited {
-    pub fn new(inner: Arc<dyn ObjectStore>, upload: Option<Rate>, download: Option<Rate>) -> Self {
+    pub fn new(inner: Arc<dyn ObjectStore>, upload: Pace, download: Pace) -> Self {
         Self { inner, upload, download }
     }
 }
@@ -67,21 +32,18 @@ impl ObjectStore for Limited {
     /// How long a whole object is shows only when it is there, so it is paid for afterwards: the
     /// next one waits. A range says it before.
     async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
-        let Some(rate) = &self.download else { return self.inner.get(key, range).await };
         let expected = range.as_ref().map(|range| range.end.saturating_sub(range.start));
         if let Some(expected) = expected {
-            rate.pass(expected).await;
+            self.download.pass(expected).await;
             return self.inner.get(key, range).await;
         }
         let body = self.inner.get(key, range).await?;
-        rate.pass(body.len() as u64).await;
+        self.download.pass(body.len() as u64).await;
         Ok(body)
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
-        if let Some(rate) = &self.upload {
-            rate.pass(body.len() as u64).await;
-        }
+        self.upload.pass(body.len() as u64).await;
         self.inner.put(key, body, tier).await
     }
 
@@ -108,13 +70,16 @@ impl ObjectStore for Limited {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use futures::future::join_all;
+    use tokio::time::Instant;
 
     use super::super::mem::MemStore;
     use super::*;
 
     fn limited(upload: u64, download: u64) -> Limited {
-        Limited::new(Arc::new(MemStore::default()), Rate::new(upload), Rate::new(download))
+        Limited::new(Arc::new(MemStore::default()), Pace::new(upload), Pace::new(download))
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,6 +13,7 @@ use prometheus::{
 };
 
 use super::tier::Tiers;
+use super::trouble::Trouble;
 use super::{Object, ObjectStore};
 use crate::error::{Error, Result};
 
@@ -25,12 +26,18 @@ pub struct Metrics {
     bytes: IntCounterVec,
     errors: IntCounter,
     uploading: IntGauge,
+    trouble: Arc<Trouble>,
 }
 
 impl Metrics {
     /// New counters, to be seen in `registry`.
     pub fn register(registry: &Registry) -> Result<Self> {
         Self::build(registry).map_err(|error| Error::BadInput(format!("metrics: {error}")))
+    }
+
+    /// What is wrong with the store at the moment.
+    pub fn trouble(&self) -> &Arc<Trouble> {
+        &self.trouble
     }
 
     fn build(registry: &Registry) -> prometheus::Result<Self> {
@@ -45,6 +52,7 @@ impl Metrics {
             bytes: IntCounterVec::new(bytes, &LABELS)?,
             errors: IntCounter::new("object_request_errors", "Requests that failed")?,
             uploading: IntGauge::new("object_request_uploading", "Uploads under way")?,
+            trouble: Arc::default(),
         };
         let all: [Box<dyn Collector>; 4] = [
             Box::new(metrics.durations.clone()),

@@ -18,6 +18,7 @@ pub mod s3;
 pub mod shards;
 mod spec;
 mod tier;
+mod trouble;
 
 use std::ops::Range;
 use std::time::SystemTime;
@@ -29,6 +30,7 @@ pub use self::metrics::{Measured, Metrics};
 pub use self::open::{STORAGES, open};
 pub use self::probe::{TESTING, probe};
 pub use self::spec::{Encryption, Spec, Tier};
+pub use self::trouble::Trouble;
 use crate::error::Result;
 
 /// One bucket, or something that behaves like one.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::deadline::Deadline;
 use super::encrypt::Encrypted;
 use super::file::FileStore;
-use super::limits::{Limited, Rate};
+use super::limits::Limited;
 use super::mem::MemStore;
 use super::metrics::Measured;
 use super::prefix::Prefixed;
@@ -15,6 +15,7 @@ use super::shards::{self, Sharded};
 use super::tier::Tiers;
 use super::{ObjectStore, Spec};
 use crate::error::{Error, Result};
+use crate::pace::Pace;
 
 /// The kinds of stores that there are.
 pub const STORAGES: [&str; 12] =
@@ -39,10 +40,11 @@ pub fn open(spec: &Spec) -> Result<Arc<dyn ObjectStore>> {
     }
     store = Arc::new(Deadline::new(store, spec.get_timeout, spec.put_timeout));
     if spec.upload_limit > 0 || spec.download_limit > 0 {
-        let (upload, download) = (Rate::new(spec.upload_limit), Rate::new(spec.download_limit));
+        let (upload, download) = (Pace::new(spec.upload_limit), Pace::new(spec.download_limit));
         store = Arc::new(Limited::new(store, upload, download));
     }
-    Ok(Arc::new(Retry::new(store, spec.retries)))
+    let trouble = spec.metrics.as_ref().map(|metrics| Arc::clone(metrics.trouble()));
+    Ok(Arc::new(Retry::new(store, spec.retries).telling(trouble)))
 }
 
 fn buckets(spec: &Spec) -> Result<Arc<dyn ObjectStore>> {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::warn;
 
+use super::trouble::Trouble;
 use super::{Object, ObjectStore};
 use crate::error::{Error, Result};
 
@@ -21,11 +22,17 @@ pub struct Retry {
     inner: Arc<dyn ObjectStore>,
     retries: u32,
     give_up: Duration,
+    trouble: Option<Arc<Trouble>>,
 }
 
 impl Retry {
     pub fn new(inner: Arc<dyn ObjectStore>, retries: u32) -> Self {
-        Self { inner, retries, give_up: GIVE_UP }
+        Self { inner, retries, give_up: GIVE_UP, trouble: None }
+    }
+
+    /// Tells what goes wrong, and when it is over.
+    pub fn telling(self, trouble: Option<Arc<Trouble>>) -> Self {
+        Self { trouble, ..self }
     }
 
     async fn attempt<T, F>(&self, what: &str, key: &str, ask: impl Fn() -> F) -> Result<T>
@@ -37,8 +44,16 @@ impl Retry {
         loop {
             let error = match ask().await {
                 Err(error) if is_passing(&error) => error,
-                outcome => return outcome,
+                outcome => {
+                    if let Some(trouble) = &self.trouble {
+                        trouble.over();
+                    }
+                    return outcome;
+                }
             };
+            if let Some(trouble) = &self.trouble {
+                trouble.met(&error);
+            }
             failures += 1;
             let pause = pause(failures);
             if failures > self.retries || begun.elapsed() + pause > self.give_up {
@@ -103,6 +118,19 @@ mod tests {
     use super::super::faulty::{Fault, FaultyStore};
     use super::super::mem::MemStore;
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_goes_wrong_is_told_until_it_is_over() {
+        let (faulty, retry) = flaky(0);
+        let trouble: Arc<Trouble> = Arc::default();
+        let retry = retry.telling(Some(Arc::clone(&trouble)));
+        faulty.script([Fault::Error]);
+        let error = retry.get("a", None).await.unwrap_err();
+        assert_eq!(trouble.now(), Some(error.to_string()));
+        // That there is no such object is an answer.
+        assert!(matches!(retry.get("a", None).await, Err(Error::NotFound)));
+        assert_eq!(trouble.now(), None);
+    }
 
     fn flaky(retries: u32) -> (Arc<FaultyStore>, Retry) {
         let faulty = Arc::new(FaultyStore::new(Arc::new(MemStore::default())));

@@ -10,11 +10,12 @@ use super::identity::Identity;
 use super::internal::{AccessLog, Internal};
 use super::metrics::OpMetrics;
 use super::notices::Notices;
-use super::options::VfsOptions;
+use super::options::{Bandwidth, VfsOptions};
 use super::told::Told;
 use crate::error::Result;
 use crate::meta::record::Attr;
 use crate::meta::{Caller, Ino, Meta};
+use crate::pace::Pace;
 
 /// A node, as somebody who asked for it sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Vfs {
     pub(super) told: Told,
     /// Who holds ranges of which file locked: these go when the owner closes any handle of it.
     pub(super) lockers: Mutex<HashSet<(Ino, u64)>>,
+    /// Of reading and writing.
+    pub(super) pace: (Pace, Pace),
     identity: Identity,
     log: Arc<AccessLog>,
     metrics: OpMetrics,
@@ -61,6 +64,7 @@ impl Vfs {
             handles: Handles::default(),
             told: Told::default(),
             lockers: Mutex::default(),
+            pace: Default::default(),
             meta,
             content,
             internal,
@@ -73,6 +77,12 @@ impl Vfs {
 
     pub fn options(&self) -> &VfsOptions {
         &self.options
+    }
+
+    /// Another bandwidth from now on.
+    pub fn limit(&self, bandwidth: Bandwidth) {
+        self.pace.0.set(bandwidth.read);
+        self.pace.1.set(bandwidth.write);
     }
 
     /// Where to say what the kernel must not keep.

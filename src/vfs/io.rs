@@ -29,7 +29,11 @@ impl Vfs {
         len: u32,
     ) -> Result<Vec<Bytes>> {
         match &*self.file(ino, fh, flags).await? {
-            Handle::File(file) => file.reader.read(off, len).await,
+            Handle::File(file) => {
+                let parts = file.reader.read(off, len).await?;
+                self.pace.0.pass(parts.iter().map(|part| part.len() as u64).sum()).await;
+                Ok(parts)
+            }
             Handle::Virtual(_, opened) => Ok(vec![opened.read(off, len).await?]),
             Handle::Dir(_) => Err(Error::IsDirectory),
         }
@@ -38,6 +42,7 @@ impl Vfs {
     /// The same, if all of it is in memory.
     pub fn read_now(&self, ino: Ino, fh: Fh, off: u64, len: u32) -> Option<Vec<Bytes>> {
         match &*self.handles.find(fh, ino)? {
+            Handle::File(_) if self.pace.0.is_limited() => None,
             Handle::File(file) => file.reader.read_now(off, len),
             _ => None,
         }
@@ -52,7 +57,10 @@ impl Vfs {
         bytes: &[u8],
     ) -> Result<()> {
         match &*self.file(ino, fh, flags).await? {
-            Handle::File(_) => self.content.write(ino, off, bytes).await,
+            Handle::File(_) => {
+                self.pace.1.pass(bytes.len() as u64).await;
+                self.content.write(ino, off, bytes).await
+            }
             Handle::Virtual(_, opened) => opened.write(off, bytes),
             Handle::Dir(_) => Err(Error::IsDirectory),
         }
@@ -77,7 +85,9 @@ impl Vfs {
     /// Takes as many of the bytes as there is room for now.
     pub fn write_now(&self, ino: Ino, fh: Fh, off: u64, bytes: &[u8]) -> Result<usize> {
         match self.handles.find(fh, ino).as_deref() {
-            Some(Handle::File(_)) => self.content.write_now(ino, off, bytes),
+            Some(Handle::File(_)) if !self.pace.1.is_limited() => {
+                self.content.write_now(ino, off, bytes)
+            }
             _ => Ok(0),
         }
     }

@@ -45,5 +45,5 @@ pub use io::Seek;
 pub use metrics::OpMetrics;
 pub use nodes::NodeChange;
 pub use notices::{KernelCache, Notices};
-pub use options::{Squash, VfsOptions};
+pub use options::{Bandwidth, Squash, VfsOptions};
 pub use reader::Reader;

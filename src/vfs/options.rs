@@ -46,6 +46,13 @@ pub struct VfsOptions {
     pub content: ContentOptions,
 }
 
+/// How many bytes a second may be read and written through a mount; 0 for any number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Bandwidth {
+    pub read: u64,
+    pub write: u64,
+}
+
 impl Default for VfsOptions {
     fn default() -> Self {
         Self {

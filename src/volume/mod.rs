@@ -22,7 +22,7 @@ use crate::meta::Meta;
 use crate::meta::record::Setting;
 use crate::meta::record::setting::Compression as Packing;
 use crate::object::live::Live;
-use crate::object::{self, Metrics};
+use crate::object::{self, Metrics, Trouble};
 pub use mounted::{MountRequest, Mounted};
 pub use options::VolumeOptions;
 use slices::Slices;
@@ -33,6 +33,7 @@ pub struct Volume {
     meta: Arc<Meta>,
     store: Arc<Store>,
     registry: Registry,
+    trouble: Arc<Trouble>,
     /// Ends what follows the setting, also if the volume is dropped without being closed.
     following: DropGuard,
 }
@@ -47,8 +48,9 @@ impl Volume {
         let setting = meta.facts().setting();
         let VolumeOptions { storage, mut data, budget, cache, cache_share, registry, root } =
             options;
-        let metrics = Some(Metrics::register(&registry)?);
-        let storage = Overrides { metrics, ..storage };
+        let metrics = Metrics::register(&registry)?;
+        let trouble = Arc::clone(metrics.trouble());
+        let storage = Overrides { metrics: Some(metrics), ..storage };
         let objects = Arc::new(Live::new(object::open(&storage::spec(&setting, &storage)?)?));
         let layout = layout(&setting)?;
         let cache = match cache {
@@ -72,7 +74,7 @@ impl Volume {
         tokio::spawn(
             following.clone().run_until_cancelled_owned(follow(changes, objects, storage)),
         );
-        Ok(Arc::new(Self { meta, store, registry, following: following.drop_guard() }))
+        Ok(Arc::new(Self { meta, store, registry, trouble, following: following.drop_guard() }))
     }
 
     pub fn meta(&self) -> &Arc<Meta> {
@@ -99,6 +101,17 @@ impl Volume {
         let closed = self.meta.close().await;
         self.store.close().await;
         flushed.and(closed)
+    }
+
+    /// Closes the data alone: others go on with the metadata.
+    pub async fn close_data(&self) {
+        self.following.token().cancel();
+        self.store.close().await;
+    }
+
+    /// What is wrong with the store of objects at the moment.
+    pub fn storage_trouble(&self) -> Option<String> {
+        self.trouble.now()
     }
 }
 

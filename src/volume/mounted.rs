@@ -15,7 +15,9 @@ use crate::error::{Error, Result};
 use crate::fuse::{End, Mount, MountOptions, Served, Session, Setup, Unmount, Wishes};
 use crate::meta::Ino;
 use crate::vfs::internal::Parts;
-use crate::vfs::{AccessLog, Content, Internal, Notices, OpMetrics, Vfs, VfsOptions, VfsParts};
+use crate::vfs::{
+    AccessLog, Bandwidth, Content, Internal, Notices, OpMetrics, Vfs, VfsOptions, VfsParts,
+};
 
 /// How long the end of a mount waits for what is in flight. Longer than a store that answers at all
 /// needs; one that hangs must not keep the process for ever.
@@ -64,6 +66,16 @@ impl Mounted {
 
     pub fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// Another bandwidth from now on.
+    pub fn limit(&self, bandwidth: Bandwidth) {
+        self.vfs.limit(bandwidth);
+    }
+
+    /// The directory of the volume that is mounted.
+    pub fn root(&self) -> Ino {
+        self.vfs.root()
     }
 
     /// Waits until the mount is gone, by whomever.

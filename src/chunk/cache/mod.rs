@@ -33,6 +33,7 @@ mod volume;
 mod tests;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -45,6 +46,7 @@ use tokio_util::task::TaskTracker;
 
 use area::Area;
 use disk::Disk;
+use health::State;
 use ledger::AreaId;
 use memory::Memory;
 use opened::OpenFiles;
@@ -71,6 +73,7 @@ const CLOSING: Duration = Duration::from_secs(30);
 /// The block cache of this process.
 pub struct Cache {
     common: Arc<Common>,
+    dirs: Vec<PathBuf>,
     /// One for each directory, in their order; none where it cannot be used.
     disks: Vec<Option<Arc<Disk>>>,
     memory: Option<Arc<Memory>>,
@@ -137,6 +140,7 @@ impl Cache {
         };
         Ok(Arc::new(Self {
             common: Arc::new(common),
+            dirs: if in_memory { Vec::new() } else { options.dirs },
             disks,
             memory,
             next_area: AtomicU32::new(0),
@@ -173,6 +177,20 @@ impl Cache {
         drop(volumes);
         self.scan(&volume);
         Ok(volume)
+    }
+
+    /// What is wrong with its directories, one line each.
+    pub fn troubles(&self) -> Vec<String> {
+        let lost = self.dirs.iter().zip(&self.disks).filter_map(|(dir, disk)| {
+            let why = match disk.as_ref().map(|disk| disk.state()) {
+                None => "cannot be used",
+                Some(State::Down) => "was given up after too many failures",
+                Some(State::Unstable) => "fails now and then",
+                Some(State::Normal) => return None,
+            };
+            Some(format!("cache directory {} {why}", dir.display()))
+        });
+        lost.collect()
     }
 
     /// Writes what is pending and ends all that runs in the background. What is put after is
