@@ -8,6 +8,7 @@ pub mod error;
 mod figures;
 pub mod fuse;
 pub mod meta;
+// pub mod mounts;
 pub mod object;
 pub mod options;
 mod pace;

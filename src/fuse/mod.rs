@@ -37,7 +37,7 @@ pub use decode::{
 };
 pub use file_system::FileSystem;
 pub use fuser::{FopenFlags, InitFlags};
-pub use mount::{Mount, MountOptions, Mounted, Unmount, Way, mounted_at, unmount};
+pub use mount::{Mount, MountOptions, Mounted, Unmount, Way, mounted_at, mounts_below, unmount};
 pub use negotiate::{Agreed, PlusMode, Wishes};
 pub use notify::{Notification, Notifier};
 pub use reply::Reply;

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use crate::chunk::{Cache, Compression, Layout, Parts, Store, VolumeCache};
 use crate::error::{Error, Result};
-use crate::meta::Meta;
+use crate::meta::{Meta, SliceStore};
 use crate::meta::record::Setting;
 use crate::meta::record::setting::Compression as Packing;
 use crate::object::live::Live;
@@ -32,6 +32,7 @@ use storage::Overrides;
 pub struct Volume {
     meta: Arc<Meta>,
     store: Arc<Store>,
+    slices: Arc<dyn SliceStore>,
     registry: Registry,
     trouble: Arc<Trouble>,
     /// Ends what follows the setting, also if the volume is dropped without being closed.
@@ -68,13 +69,14 @@ impl Volume {
         });
         store.register(&registry)?;
         meta.register_metrics(&registry, root)?;
-        meta.serve_slices(Arc::new(Slices::new(Arc::clone(&store))));
+        let slices: Arc<dyn SliceStore> = Arc::new(Slices::new(Arc::clone(&store)));
+        meta.serve_slices(Arc::clone(&slices));
 
         let following = CancellationToken::new();
         tokio::spawn(
             following.clone().run_until_cancelled_owned(follow(changes, objects, storage)),
         );
-        Ok(Arc::new(Self { meta, store, registry, trouble, following: following.drop_guard() }))
+        Ok(Arc::new(Self { meta, store, slices, registry, trouble, following: following.drop_guard() }))
     }
 
     pub fn meta(&self) -> &Arc<Meta> {
@@ -106,6 +108,7 @@ impl Volume {
     /// Closes the data alone: others go on with the metadata.
     pub async fn close_data(&self) {
         self.following.token().cancel();
+        self.meta.stop_serving(&self.slices);
         self.store.close().await;
     }
 

@@ -18,7 +18,7 @@ use nix::mount::MntFlags;
 use tracing::warn;
 
 use crate::error::{Error, Result};
-pub use table::{Mounted, mounted_at};
+pub use table::{Mounted, mounted_at, mounts_below};
 
 /// The type that `mount` and `df` show.
 const SUBTYPE: &str = "juicefs";

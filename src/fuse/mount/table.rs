@@ -42,6 +42,14 @@ pub fn mounted_at(point: &Path) -> Option<Mounted> {
     on_top(&String::from_utf8_lossy(&table), point)
 }
 
+/// Where something is mounted below a directory, the last one first.
+pub fn mounts_below(dir: &Path) -> Vec<PathBuf> {
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let table = String::from_utf8_lossy(&table);
+    let points = table.lines().rev().filter_map(Mounted::parse).map(|mounted| mounted.point);
+    points.filter(|point| point != dir && point.starts_with(dir)).collect()
+}
+
 fn on_top(table: &str, point: &Path) -> Option<Mounted> {
     // The kernel lists mounts in the order they were made.
     table.lines().rev().filter_map(Mounted::parse).find(|mounted| mounted.point == point)

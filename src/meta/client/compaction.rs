@@ -137,7 +137,7 @@ impl Meta {
     }
 
     fn compact_soon(&self, ino: Ino, index: u32) {
-        let able = self.slices.get().is_some() && !self.facts.options.read_only;
+        let able = self.slice_store().is_some() && !self.facts.options.read_only;
         if !able || !self.compactions.has_room(&(ino, index)) {
             return;
         }
@@ -151,7 +151,7 @@ impl Meta {
     }
 
     async fn compact_for(&self, ino: Ino, index: u32, urgency: Urgency) -> Result<Outcome> {
-        let Some(store) = self.slices.get() else { return Ok(Outcome::Nothing) };
+        let Some(store) = self.slice_store() else { return Ok(Outcome::Nothing) };
         let chunk = (ino, index);
         let _turn = match urgency {
             Urgency::Helpful => match self.compactions.try_turn(chunk) {

@@ -145,7 +145,8 @@ impl Meta {
     /// that fails keeps its record and is tried again by the job. Answers how many went.
     pub(super) async fn delete_slices(&self, slices: Vec<SliceSize>) -> u64 {
         let limit = self.facts.options.max_deletes;
-        let Some(store) = self.slices.get().filter(|_| limit > 0) else { return 0 };
+        let Some(store) = self.slice_store().filter(|_| limit > 0) else { return 0 };
+        let store = &store;
         stream::iter(slices)
             .map(|slice| async move {
                 let Ok(_turn) = self.garbage.slices.acquire().await else { return 0 };

@@ -47,7 +47,7 @@ mod usage;
 mod walk;
 mod xattrs;
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 pub use caller::Caller;
 pub use content::Opened;
@@ -97,7 +97,7 @@ pub struct Meta {
     slice_ids: Ids,
     hour_dir: HourDir,
     locks: Locks,
-    slices: OnceLock<Arc<dyn SliceStore>>,
+    slices: RwLock<Vec<Arc<dyn SliceStore>>>,
     garbage: Garbage,
     compactions: Compactions,
     job_times: JobTimes,
@@ -124,14 +124,24 @@ impl Meta {
             slice_ids: Ids::slices(),
             hour_dir: HourDir::default(),
             locks: Locks::default(),
-            slices: OnceLock::new(),
+            slices: RwLock::default(),
         })
     }
 
-    /// Gives metadata the data side that its garbage and compaction jobs need. Only the first
-    /// call counts.
+    /// Gives metadata the data side that its garbage and compaction jobs need. There may be several
+    /// of one volume; any will do.
     pub fn serve_slices(&self, slices: Arc<dyn SliceStore>) {
-        let _ = self.slices.set(slices);
+        self.slices.write().unwrap_or_else(PoisonError::into_inner).push(slices);
+    }
+
+    /// Takes it away again.
+    pub fn stop_serving(&self, slices: &Arc<dyn SliceStore>) {
+        let mut all = self.slices.write().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| !Arc::ptr_eq(one, slices));
+    }
+
+    pub(super) fn slice_store(&self) -> Option<Arc<dyn SliceStore>> {
+        self.slices.read().unwrap_or_else(PoisonError::into_inner).first().cloned()
     }
 
     pub fn facts(&self) -> &Facts {

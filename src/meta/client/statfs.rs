@@ -39,7 +39,7 @@ impl Meta {
     }
 
     /// The volume as seen from a directory, as far as is known without asking the store.
-    pub(super) fn known_statfs(&self, dir: Ino) -> StatFs {
+    pub fn known_statfs(&self, dir: Ino) -> StatFs {
         let (space, inodes) = self.known_usage();
         let setting = self.facts.setting();
         let mut stat = StatFs::of_volume(space, inodes, setting.capacity, setting.inodes);
