@@ -15,6 +15,10 @@ impl Warnings {
         self.0.push(format!("{option} has no effect: {why}"));
     }
 
+    pub fn texts(self) -> Vec<String> {
+        self.0
+    }
+
     pub fn log(&self) {
         for text in &self.0 {
             warn!("{text}");
