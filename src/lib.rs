@@ -4,11 +4,12 @@
 
 pub mod chunk;
 pub mod cli;
+pub mod csi;
 pub mod error;
 mod figures;
 pub mod fuse;
 pub mod meta;
-// pub mod mounts;
+pub mod mounts;
 pub mod object;
 pub mod options;
 mod pace;

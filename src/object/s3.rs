@@ -49,7 +49,10 @@ pub struct S3Store {
 
 impl S3Store {
     pub fn new(service: Service, spec: &Spec) -> Result<Self> {
-        let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let env = |name: &str| {
+            let own = spec.env.get(name).map(|value| value.expose().to_owned());
+            own.or_else(|| std::env::var(name).ok()).filter(|value| !value.is_empty())
+        };
         let address = service.address(&spec.bucket, &env)?;
         let connection = Connection::new(service, spec, &address, &env)?;
         let host = address.endpoint.as_deref().and_then(|url| url.split_once("://"));

@@ -38,6 +38,8 @@ pub struct Spec {
     pub instance_credentials: bool,
     /// Whether `file` waits for the disk before an object counts as stored.
     pub sync: bool,
+    /// Goes before the environment of the process: what it says about keys and regions.
+    pub env: BTreeMap<String, Secret>,
     /// Where requests are counted, if anywhere.
     pub metrics: Option<Metrics>,
 }
@@ -82,6 +84,7 @@ impl Spec {
             download_limit: 0,
             instance_credentials: false,
             sync: true,
+            env: BTreeMap::new(),
             metrics: None,
         }
     }

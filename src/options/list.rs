@@ -1,10 +1,13 @@
 //! Options in a list, `writeback,cache-size=20G,noatime`, as /etc/fstab and volumes of Kubernetes have
 //! them: those of the client among those of the kernel.
 
+use std::ffi::OsString;
+
 use anyhow::bail;
 use clap::{Arg, Args, Command, FromArgMatches};
 
 use super::arguments::spelled;
+use super::format::FormatArgs;
 use super::mount::MountArgs;
 
 /// For other programs that read the same list.
@@ -74,6 +77,44 @@ impl MountArgs {
         let matches = command.try_get_matches_from(words).map_err(|error| plain(&error))?;
         Self::from_arg_matches(&matches).map_err(|error| plain(&error))
     }
+}
+
+impl FormatArgs {
+    /// From options by their names, later ones before earlier ones. What is unknown is refused by
+    /// name.
+    pub fn from_pairs<'a>(
+        pairs: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
+    ) -> anyhow::Result<Self> {
+        let command = Self::augment_args(Command::new("format"))
+            .no_binary_name(true)
+            .args_override_self(true)
+            .disable_help_flag(true);
+        let known: Vec<&Arg> = command.get_arguments().collect();
+        let mut words = vec![OsString::new()];
+        for (name, value) in pairs {
+            let Some(arg) = known.iter().find(|arg| is_named(arg, name)) else {
+                bail!("unknown option {name:?}");
+            };
+            match value {
+                Some(value) => words.push(format!("--{name}={value}").into()),
+                None if arg.get_action().takes_values() => bail!("option {name} needs a value"),
+                None => words.push(format!("--{name}").into()),
+            }
+        }
+        let mut words = spelled(&command, words);
+        words.remove(0);
+        let matches = command.try_get_matches_from(words).map_err(|error| plain(&error))?;
+        Self::from_arg_matches(&matches).map_err(|error| plain(&error))
+    }
+}
+
+/// The options of a list: names, and values if they have one.
+pub fn pairs(list: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    let options = list.split(',').map(str::trim).filter(|option| !option.is_empty());
+    options.map(|option| match option.split_once('=') {
+        Some((name, value)) => (name.trim(), Some(value.trim())),
+        None => (option, None),
+    })
 }
 
 /// What is wrong, in one line and without the usage of a command that nobody called.

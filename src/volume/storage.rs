@@ -1,5 +1,6 @@
 //! Where a volume keeps its objects: from its setting, and from what this client was told.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -28,6 +29,8 @@ pub struct Overrides {
     pub instance_credentials: bool,
     /// Whether objects in files wait for the disk; they do unless told otherwise.
     pub sync: Option<bool>,
+    /// Goes before the environment of the process, for keys and regions that the setting lacks.
+    pub env: BTreeMap<String, Secret>,
     pub metrics: Option<Metrics>,
 }
 
@@ -35,11 +38,16 @@ impl Overrides {
     /// What the environment says: `JFS_RSA_PASSPHRASE` as in JuiceFS, `JFS_FILE_SYNC=false` and
     /// `JFS_INSTANCE_CREDENTIALS=true`.
     pub fn from_environment() -> Result<Self> {
-        let passphrase = std::env::var("JFS_RSA_PASSPHRASE").unwrap_or_default();
+        let value = |name| std::env::var(name).unwrap_or_default();
+        let passphrase = value("JFS_RSA_PASSPHRASE");
         Ok(Self {
             passphrase: Secret::new(passphrase),
-            sync: flag("JFS_FILE_SYNC")?,
-            instance_credentials: flag("JFS_INSTANCE_CREDENTIALS")?.unwrap_or(false),
+            sync: flag("JFS_FILE_SYNC", &value("JFS_FILE_SYNC"))?,
+            instance_credentials: flag(
+                "JFS_INSTANCE_CREDENTIALS",
+                &value("JFS_INSTANCE_CREDENTIALS"),
+            )?
+            .unwrap_or(false),
             ..Self::default()
         })
     }
@@ -82,6 +90,7 @@ pub fn spec(setting: &Setting, said: &Overrides) -> Result<Spec> {
     spec.download_limit = bytes_per_second(said.download_limit, plain.download_limit);
     spec.instance_credentials = said.instance_credentials;
     spec.sync = said.sync.unwrap_or(spec.sync);
+    spec.env.clone_from(&said.env);
     spec.metrics.clone_from(&said.metrics);
     Ok(spec)
 }
@@ -91,8 +100,9 @@ fn bytes_per_second(said: Option<u64>, stored: i64) -> u64 {
     mbps.saturating_mul(1_000_000 / 8 * 85 / 100)
 }
 
-fn flag(name: &str) -> Result<Option<bool>> {
-    match std::env::var(name).unwrap_or_default().to_lowercase().as_str() {
+/// What a switch of the environment says.
+pub fn flag(name: &str, value: &str) -> Result<Option<bool>> {
+    match value.to_lowercase().as_str() {
         "" => Ok(None),
         "1" | "true" => Ok(Some(true)),
         "0" | "false" => Ok(Some(false)),

@@ -13,7 +13,8 @@ impl Meta {
     ///
     /// What would orphan stored data or lie to other clients is refused, naming the field; `force`
     /// overwrites all the same. The UUID of an existing volume stays unless forced. Switching on
-    /// user and group quotas counts every node of the volume.
+    /// user and group quotas counts every node of the volume. Whoever follows the setting of this
+    /// client is told.
     pub async fn init(&self, setting: Setting, force: bool) -> Result<Setting> {
         if self.facts.options.read_only {
             return Err(Error::ReadOnly);
@@ -65,6 +66,9 @@ impl Meta {
             self.log_apart(LogOp::EnableUserGroupQuota).await;
         }
         self.store(&setting).await?;
+        if setting != *old {
+            self.life.announce(self.facts.setting());
+        }
         if counts_owners {
             self.count_owners().await?;
         }

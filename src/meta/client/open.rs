@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Meta, Options};
 use crate::error::{Error, Result};
-use crate::meta::engine;
+use crate::meta::engine::{self, Env};
 use crate::meta::record::Setting;
 use crate::meta::record::version::Version;
 
@@ -20,6 +20,11 @@ impl Meta {
     /// looking at volumes that this client must not use.
     pub async fn attach(url: &str, options: Options) -> Result<Arc<Self>> {
         Ok(Self::new(engine::connect(url).await?, options))
+    }
+
+    /// As [`Meta::attach`], with `env` in place of the environment of the process.
+    pub async fn attach_with(url: &str, env: Env<'_>, options: Options) -> Result<Arc<Self>> {
+        Ok(Self::new(engine::connect_with(url, env).await?, options))
     }
 
     /// Loads the setting; refuses if this client must not use the volume.

@@ -1,0 +1,4 @@
+//! The node service.
+
+mod attributes;
+mod publish;
