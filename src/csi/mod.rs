@@ -2,6 +2,6 @@
 //!
 //! Knows Kubernetes and gRPC, and nothing of the kernel.
 
-mod node;
+// mod node;
 pub mod proto;
 mod quantity;

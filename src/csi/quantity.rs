@@ -20,9 +20,8 @@ pub fn parse(text: &str) -> Option<u64> {
     if let Ok(bytes) = text.parse() {
         return Some(bytes);
     }
-    let (number, factor) = SUFFIXES
-        .iter()
-        .find_map(|(suffix, factor)| Some((text.strip_suffix(suffix)?, *factor)))?;
+    let (number, factor) =
+        SUFFIXES.iter().find_map(|(suffix, factor)| Some((text.strip_suffix(suffix)?, *factor)))?;
     let plain = number.starts_with(|c: char| c.is_ascii_digit());
     let bytes = number.parse::<f64>().ok().filter(|_| plain)? * factor;
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]

@@ -25,11 +25,14 @@ pub fn device_at(target: &Path) -> Option<String> {
 /// Makes the target, in a directory that exists, and shows the mount at `point` there.
 pub fn bind(point: &Path, target: &Path, read_only: bool) -> Result<()> {
     match DirBuilder::new().mode(0o750).create(target) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(fault(target, &error)),
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            return Err(fault(target, &error));
+        }
         _ => {}
     }
     let none: Option<&str> = None;
-    mount(Some(point), target, none, MsFlags::MS_BIND, none).map_err(|errno| errno_of(target, errno))?;
+    mount(Some(point), target, none, MsFlags::MS_BIND, none)
+        .map_err(|errno| errno_of(target, errno))?;
     if !read_only {
         return Ok(());
     }

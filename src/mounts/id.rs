@@ -21,7 +21,9 @@ impl VolumeId {
             return Err(Error::bad_input("the volume id is empty"));
         }
         if text.len() > LONGEST || text.contains(char::is_control) {
-            return Err(Error::bad_input(format!("volume id {text:?} is too long or no plain text")));
+            return Err(Error::bad_input(format!(
+                "volume id {text:?} is too long or no plain text"
+            )));
         }
         Ok(Self(text.to_owned()))
     }

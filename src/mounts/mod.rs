@@ -6,7 +6,6 @@
 pub mod access;
 mod bind;
 mod condition;
-mod figures;
 mod id;
 mod memory;
 mod pv;
@@ -23,14 +22,12 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use prometheus::Registry;
-use prometheus::proto::MetricFamily;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 pub use access::Access;
 pub use condition::{Condition, Report};
-pub use figures::gather;
 pub use id::VolumeId;
 pub use wanted::{Limits, Wanted};
 
@@ -141,18 +138,20 @@ impl Mounts {
     pub async fn report(&self, volume: &VolumeId) -> Result<Report> {
         let pv = self.find(volume).ok_or(Error::NotFound)?;
         let Ok(inner) = timeout(PATIENCE, pv.turn()).await else {
-            let message = "is being published or taken away, which does not come to its end".to_owned();
+            let message =
+                "is being published or taken away, which does not come to its end".to_owned();
             let condition = Condition { abnormal: true, message };
             return Ok(Report { usage: None, condition });
         };
         Ok(condition::report(&inner).await)
     }
 
-    /// Whether a volume is published at a target here.
-    pub async fn is_published(&self, volume: &VolumeId, target: &Path) -> bool {
-        match self.find(volume) {
-            Some(pv) => pv.turn().await.target(target).is_some(),
-            None => false,
+    /// Whether a volume is published at a target here. One that is busy may be.
+    pub async fn knows(&self, volume: &VolumeId, target: &Path) -> bool {
+        let Some(pv) = self.find(volume) else { return false };
+        match timeout(PATIENCE, pv.turn()).await {
+            Ok(inner) => inner.target(target).is_some(),
+            Err(_) => true,
         }
     }
 
@@ -172,13 +171,13 @@ impl Mounts {
     }
 
     /// What is counted of everything that is open.
-    pub fn figures(&self) -> Vec<MetricFamily> {
+    pub fn registries(&self) -> Vec<Registry> {
         let mut registries = self.volumes.registries();
         registries.extend(self.all().iter().filter_map(|pv| {
             let inner = pv.turn_now()?;
             inner.session.as_ref().map(|session| Registry::clone(session.registry()))
         }));
-        gather(&registries)
+        registries
     }
 
     /// Ends all sessions, all at once, and stores what was written. Targets stay, without an answer,
@@ -292,7 +291,10 @@ impl Mounts {
         }
         let mut table = self.table();
         // Somebody may wait for a turn on it.
-        if table.get(&pv.id).is_some_and(|known| Arc::ptr_eq(known, pv) && Arc::strong_count(pv) <= 2) {
+        if table
+            .get(&pv.id)
+            .is_some_and(|known| Arc::ptr_eq(known, pv) && Arc::strong_count(pv) <= 2)
+        {
             table.remove(&pv.id);
         }
     }

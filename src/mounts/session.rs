@@ -40,7 +40,12 @@ pub struct Session {
 
 impl Session {
     /// Mounts the directory of the volume at `point`.
-    pub async fn begin(lease: Lease, wanted: &Wanted, point: &Path, again: bool) -> Result<Self, (Lease, Error)> {
+    pub async fn begin(
+        lease: Lease,
+        wanted: &Wanted,
+        point: &Path,
+        again: bool,
+    ) -> Result<Self, (Lease, Error)> {
         match mount(&lease, wanted, point).await {
             Ok((mounted, device, registry)) => {
                 Ok(Self { lease, mounted, device, registry, begun: Instant::now(), again })
@@ -94,7 +99,11 @@ impl Session {
     }
 }
 
-async fn mount(lease: &Lease, wanted: &Wanted, point: &Path) -> Result<(Mounted, String, Registry)> {
+async fn mount(
+    lease: &Lease,
+    wanted: &Wanted,
+    point: &Path,
+) -> Result<(Mounted, String, Registry)> {
     let args = &wanted.args;
     let meta = lease.volume.meta();
     let root = prepare(meta, wanted).await?;

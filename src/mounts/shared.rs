@@ -71,7 +71,6 @@ impl<T: Clone> Shared<T> {
         let slots: Vec<Arc<Slot<T>>> = self.lock().values().cloned().collect();
         slots.iter().filter_map(|slot| slot.thing.try_lock().ok()?.clone()).collect()
     }
-
 }
 
 impl<T> Shared<T> {

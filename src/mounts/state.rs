@@ -45,7 +45,11 @@ impl State {
     pub fn open(dir: &Path) -> Result<Self> {
         let state = Self { records: dir.join("published"), points: dir.join("mounts") };
         for dir in [&state.records, &state.points] {
-            DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| fault(dir, &e))?;
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(dir)
+                .map_err(|e| fault(dir, &e))?;
         }
         Ok(state)
     }

@@ -18,9 +18,9 @@ use tracing::{info, warn};
 
 use crate::chunk::{Cache, Compression, Layout, Parts, Store, VolumeCache};
 use crate::error::{Error, Result};
-use crate::meta::{Meta, SliceStore};
 use crate::meta::record::Setting;
 use crate::meta::record::setting::Compression as Packing;
+use crate::meta::{Meta, SliceStore};
 use crate::object::live::Live;
 use crate::object::{self, Metrics, Trouble};
 pub use mounted::{MountRequest, Mounted};
@@ -76,7 +76,14 @@ impl Volume {
         tokio::spawn(
             following.clone().run_until_cancelled_owned(follow(changes, objects, storage)),
         );
-        Ok(Arc::new(Self { meta, store, slices, registry, trouble, following: following.drop_guard() }))
+        Ok(Arc::new(Self {
+            meta,
+            store,
+            slices,
+            registry,
+            trouble,
+            following: following.drop_guard(),
+        }))
     }
 
     pub fn meta(&self) -> &Arc<Meta> {

@@ -21,7 +21,8 @@ const OF_MOUNT_PODS: &[&str] = &[
     "juicefs/mount-service-account",
 ];
 /// Whose keys are not for the driver alone.
-const FOREIGN: &[&str] = &["csi.storage.k8s.io/", "storage.kubernetes.io/", "volume.kubernetes.io/"];
+const FOREIGN: &[&str] =
+    &["csi.storage.k8s.io/", "storage.kubernetes.io/", "volume.kubernetes.io/"];
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
@@ -57,9 +58,9 @@ impl Attributes {
             "mountOptions" => value.clone_into(&mut self.mount_options),
             "capacity" | "size" => self.capacity = Some(bytes(key, value)?),
             "juicefs/mount-memory-limit" => self.memory = Some(bytes(key, value)?),
-            "juicefs/clean-cache" => self.unused.push(format!(
-                "{key}: the cache is one for all volumes and keeps to its size"
-            )),
+            "juicefs/clean-cache" => self
+                .unused
+                .push(format!("{key}: the cache is one for all volumes and keeps to its size")),
             // Said by older drivers; here the controller always sets it.
             "juicefs/controller-quota-set" | "pathPattern" | "secretFinalizer" => {}
             "csi.storage.k8s.io/ephemeral" => self.ephemeral = value == "true",

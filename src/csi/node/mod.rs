@@ -1,4 +1,210 @@
-//! The node service.
+//! The node service: volumes of pods, published as sessions of this process.
 
 mod attributes;
 mod publish;
+mod stats;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tonic::{Request, Response, Status};
+use tracing::{info, warn};
+
+use super::busy::{Busy, Turn};
+use super::deadline::Deadline;
+use super::gate::Gate;
+use super::proto::csi::node_server::Node;
+use super::proto::csi::node_service_capability::rpc::Type;
+use super::proto::csi::node_service_capability::{self, Rpc};
+use super::proto::csi::{
+    NodeExpandVolumeRequest, NodeExpandVolumeResponse, NodeGetCapabilitiesRequest,
+    NodeGetCapabilitiesResponse, NodeGetInfoRequest, NodeGetInfoResponse,
+    NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse, NodePublishVolumeRequest,
+    NodePublishVolumeResponse, NodeServiceCapability, NodeStageVolumeRequest,
+    NodeStageVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse,
+    NodeUnstageVolumeRequest, NodeUnstageVolumeResponse,
+};
+use super::status::is_fault;
+use crate::error::{Error, Result};
+use crate::mounts::{Mounts, VolumeId};
+
+/// What this service can do beyond publishing.
+const CAPABILITIES: [Type; 5] = [
+    Type::GetVolumeStats,
+    Type::VolumeCondition,
+    Type::ExpandVolume,
+    Type::SingleNodeMultiWriter,
+    Type::VolumeMountGroup,
+];
+/// How long a node looks for its new size.
+const LOOK: Duration = Duration::from_secs(2);
+
+pub struct NodeService {
+    pub node: String,
+    pub mounts: Arc<Mounts>,
+    pub gate: Gate,
+    pub busy: Busy,
+    /// Volumes of which it was said what has no effect.
+    told: Mutex<HashSet<VolumeId>>,
+}
+
+impl NodeService {
+    pub fn new(node: String, mounts: Arc<Mounts>, gate: Gate) -> Self {
+        Self { node, mounts, gate, busy: Busy::default(), told: Mutex::default() }
+    }
+
+    /// Does something about a volume to its end, whether or not its caller waits for that. Until then
+    /// nothing else is done about it.
+    async fn carry_out<F>(
+        &self,
+        turn: Turn,
+        deadline: Deadline,
+        (what, volume): (&'static str, VolumeId),
+        work: F,
+    ) -> Result<(), Status>
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        let id = volume.clone();
+        let task = self.gate.spawn(async move {
+            let _turn = turn;
+            let done = work.await.map_err(Status::from);
+            if let Err(status) = &done
+                && is_fault(status.code())
+            {
+                warn!(volume = %id, "{what} failed: {}", status.message());
+            }
+            done
+        });
+        match timeout(deadline.left(), task).await {
+            Ok(Ok(done)) => done,
+            Ok(Err(_)) => Err(Status::internal(format!("{what} broke off"))),
+            Err(_) => {
+                let condition = match timeout(Duration::ZERO, self.mounts.report(&volume)).await {
+                    Ok(Ok(report)) if report.condition.abnormal => report.condition.message,
+                    _ => "a store does not answer".to_owned(),
+                };
+                let text = format!("{what} of {volume} is still under way: {condition}");
+                Err(Status::deadline_exceeded(text))
+            }
+        }
+    }
+
+    /// Once for each volume, so that a log says it and is not full of it.
+    fn tell(&self, volume: &VolumeId, unused: &[String]) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if !unused.is_empty() && told.insert(volume.clone()) {
+            for text in unused {
+                warn!(%volume, "not used: {text}");
+            }
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Node for NodeService {
+    async fn node_publish_volume(
+        &self,
+        request: Request<NodePublishVolumeRequest>,
+    ) -> Result<Response<NodePublishVolumeResponse>, Status> {
+        let deadline = Deadline::of(request.metadata());
+        let (wanted, unused) = publish::wanted(request.get_ref())?;
+        let volume = wanted.volume.clone();
+        let turn = self.busy.begin("volume", &volume)?;
+        self.tell(&volume, &unused);
+        let mounts = Arc::clone(&self.mounts);
+        let work = async move { mounts.publish(wanted).await };
+        self.carry_out(turn, deadline, ("publishing", volume), work).await?;
+        Ok(Response::new(NodePublishVolumeResponse {}))
+    }
+
+    async fn node_unpublish_volume(
+        &self,
+        request: Request<NodeUnpublishVolumeRequest>,
+    ) -> Result<Response<NodeUnpublishVolumeResponse>, Status> {
+        let deadline = Deadline::of(request.metadata());
+        let request = request.into_inner();
+        let volume = VolumeId::new(&request.volume_id)?;
+        let target = publish::target(&request.target_path)?;
+        let turn = self.busy.begin("volume", &volume)?;
+        let (mounts, id) = (Arc::clone(&self.mounts), volume.clone());
+        let work = async move { mounts.unpublish(&id, &target).await };
+        self.carry_out(turn, deadline, ("taking away", volume), work).await?;
+        Ok(Response::new(NodeUnpublishVolumeResponse {}))
+    }
+
+    async fn node_get_volume_stats(
+        &self,
+        request: Request<NodeGetVolumeStatsRequest>,
+    ) -> Result<Response<NodeGetVolumeStatsResponse>, Status> {
+        let request = request.into_inner();
+        let volume = VolumeId::new(&request.volume_id)?;
+        let target = publish::target(&request.volume_path)?;
+        let unknown = || Status::not_found(format!("volume {volume} is not published there"));
+        if !self.mounts.knows(&volume, &target).await {
+            return Err(unknown());
+        }
+        match self.mounts.report(&volume).await {
+            Ok(report) => Ok(Response::new(stats::answer(report))),
+            Err(Error::NotFound) => Err(unknown()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The quota is the size, and the controller has set it; the node has only to see it.
+    async fn node_expand_volume(
+        &self,
+        request: Request<NodeExpandVolumeRequest>,
+    ) -> Result<Response<NodeExpandVolumeResponse>, Status> {
+        let request = request.into_inner();
+        let volume = VolumeId::new(&request.volume_id)?;
+        let target = publish::target(&request.volume_path)?;
+        if !self.mounts.knows(&volume, &target).await {
+            return Err(Status::not_found(format!("volume {volume} is not published there")));
+        }
+        if let Some(meta) = self.mounts.meta(&volume).await
+            && !matches!(timeout(LOOK, meta.beat()).await, Ok(Ok(())))
+        {
+            info!(%volume, "its new size is seen with the next heartbeat");
+        }
+        let capacity_bytes = request.capacity_range.map_or(0, |range| range.required_bytes);
+        Ok(Response::new(NodeExpandVolumeResponse { capacity_bytes }))
+    }
+
+    async fn node_get_capabilities(
+        &self,
+        _: Request<NodeGetCapabilitiesRequest>,
+    ) -> Result<Response<NodeGetCapabilitiesResponse>, Status> {
+        let capabilities = CAPABILITIES.map(|one| NodeServiceCapability {
+            r#type: Some(node_service_capability::Type::Rpc(Rpc { r#type: one.into() })),
+        });
+        Ok(Response::new(NodeGetCapabilitiesResponse { capabilities: capabilities.into() }))
+    }
+
+    async fn node_get_info(
+        &self,
+        _: Request<NodeGetInfoRequest>,
+    ) -> Result<Response<NodeGetInfoResponse>, Status> {
+        Ok(Response::new(NodeGetInfoResponse {
+            node_id: self.node.clone(),
+            max_volumes_per_node: i64::try_from(self.mounts.most_volumes()).unwrap_or(i64::MAX),
+            ..NodeGetInfoResponse::default()
+        }))
+    }
+
+    async fn node_stage_volume(
+        &self,
+        _: Request<NodeStageVolumeRequest>,
+    ) -> Result<Response<NodeStageVolumeResponse>, Status> {
+        Err(Status::unimplemented("volumes are published without being staged"))
+    }
+
+    async fn node_unstage_volume(
+        &self,
+        _: Request<NodeUnstageVolumeRequest>,
+    ) -> Result<Response<NodeUnstageVolumeResponse>, Status> {
+        Err(Status::unimplemented("volumes are published without being staged"))
+    }
+}

@@ -77,7 +77,9 @@ pub fn target(path: &str) -> Result<PathBuf> {
     Ok(found.components().collect())
 }
 
-fn access_mode_of(mode: &crate::csi::proto::csi::volume_capability::AccessMode) -> access_mode::Mode {
+fn access_mode_of(
+    mode: &crate::csi::proto::csi::volume_capability::AccessMode,
+) -> access_mode::Mode {
     mode.mode()
 }
 
