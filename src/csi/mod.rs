@@ -2,4 +2,16 @@
 //!
 //! Knows Kubernetes and gRPC, and nothing of the kernel.
 
+pub mod busy;
+pub mod deadline;
+pub mod gate;
+mod identity;
+mod listen;
+mod pages;
+mod program;
 pub mod proto;
+mod registration;
+pub mod status;
+mod stop;
+
+pub use program::{Mode, Program, Settings};

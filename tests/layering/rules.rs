@@ -7,6 +7,8 @@ use super::source::{Mention, Names, Target, Tree};
 const LAYERS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("figures", &[]),
+    ("log", &[]),
+    ("scrape", &[]),
     ("secret", &[]),
     ("slice", &[]),
     ("object", &["error", "secret"]),
@@ -17,12 +19,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("volume", &["error", "secret", "slice", "meta", "object", "chunk", "vfs", "fuse"]),
     ("options", &["error", "secret", "meta", "object", "chunk", "vfs", "fuse", "volume"]),
     ("mounts", &["error", "secret", "meta", "chunk", "vfs", "fuse", "volume", "options"]),
-    ("csi", &["error", "secret", "meta", "volume", "options", "mounts"]),
+    ("csi", &["error", "log", "scrape", "secret", "meta", "volume", "options", "mounts"]),
     (
         "cli",
         &[
-            "error", "secret", "slice", "meta", "object", "chunk", "vfs", "fuse", "volume",
-            "options",
+            "error", "log", "scrape", "secret", "slice", "meta", "object", "chunk", "vfs", "fuse",
+            "volume", "options",
         ],
     ),
     ("bin", &["error", "cli", "csi"]),
@@ -57,6 +59,9 @@ const STORES: &[&str] =
 const FOREIGN: &[(&str, &[&str])] = &[
     ("fuser", &["fuse"]),
     ("tonic", &["csi"]),
+    ("tonic_prost", &["csi"]),
+    ("prost", &["csi"]),
+    ("saphyr_parser", &["mounts"]),
     ("redis", &["meta::engine"]),
     ("tikv_client", &["meta::engine"]),
     ("rusqlite", &["meta::engine"]),
