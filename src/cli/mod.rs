@@ -9,7 +9,6 @@ mod exit;
 mod format;
 mod info;
 mod launch;
-mod log;
 mod mount;
 mod program;
 mod progress;
@@ -26,8 +25,8 @@ use std::ffi::OsString;
 use clap::{CommandFactory, Parser, Subcommand};
 use tracing::warn;
 
+use crate::log::Log;
 use launch::Caller;
-use log::Log;
 pub use program::Program;
 
 /// A JuiceFS-compatible file-system client.
@@ -108,7 +107,12 @@ impl Cli {
             (Some(Level::Error), ..) => "error",
             _ => "info",
         };
-        Log { filter: filter.to_owned(), id: self.log_id.clone(), color: !self.no_color }
+        Log {
+            filter: filter.to_owned(),
+            id: self.log_id.clone(),
+            color: !self.no_color,
+            json: false,
+        }
     }
 
     async fn run(self, words: &[OsString], caller: &mut Option<Caller>) -> anyhow::Result<()> {

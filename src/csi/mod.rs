@@ -2,6 +2,18 @@
 //!
 //! Knows Kubernetes and gRPC, and nothing of the kernel.
 
-// mod node;
+pub mod busy;
+pub mod deadline;
+pub mod gate;
+mod identity;
+mod listen;
+mod node;
+mod pages;
+mod program;
 pub mod proto;
 mod quantity;
+mod registration;
+pub mod status;
+mod stop;
+
+pub use program::{Mode, Program, Settings};

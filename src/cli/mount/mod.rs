@@ -8,7 +8,6 @@ mod fstab;
 mod places;
 mod point;
 mod process;
-mod scrape;
 mod serve;
 mod service;
 mod stop;

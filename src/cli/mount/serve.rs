@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
+use hyper::Method;
 use prometheus::Registry;
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
@@ -11,13 +12,14 @@ use tracing::{info, warn};
 
 use super::places::{Address, Places};
 use super::stop::{Asked, Signals};
-use super::{Mount, embedded, point, scrape, service, usage};
+use super::{Mount, embedded, point, service, usage};
 use crate::chunk::{Budget, Cache};
 use crate::cli::exit::Exit;
 use crate::cli::launch::Caller;
 use crate::fuse::{End, Setup};
 use crate::meta::{Ino, Meta, Registration};
 use crate::object;
+use crate::scrape;
 use crate::volume::storage::{Overrides, spec};
 use crate::volume::{MountRequest, Mounted, Volume, VolumeOptions};
 
@@ -240,7 +242,9 @@ impl Served {
 }
 
 fn scrapes(listener: TcpListener, registry: Registry) -> AbortOnDropHandle<()> {
-    AbortOnDropHandle::new(tokio::spawn(scrape::serve(listener, registry)))
+    let answer =
+        move |method: &Method, path: &str| scrape::metrics(method, path, &registry.gather());
+    AbortOnDropHandle::new(tokio::spawn(scrape::serve(listener, answer)))
 }
 
 /// Finds out now what would fail later.

@@ -17,6 +17,8 @@ pub struct Log {
     /// In front of every line; `random` stands for one that nobody else has.
     pub id: Option<String>,
     pub color: bool,
+    /// One JSON object a line, for programs that read it.
+    pub json: bool,
 }
 
 impl Log {
@@ -32,14 +34,14 @@ impl Log {
             id => format!("[{id}] "),
         });
         let lines = Marked { id: id.unwrap_or_default(), inner: Format::default() };
-        let subscriber = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_ansi(color)
-            .with_writer(io::stderr)
-            .event_format(lines)
-            .finish();
+        let plain = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
         // Only a test could have set another before.
-        let _ = tracing::subscriber::set_global_default(subscriber);
+        let _ = if self.json {
+            tracing::subscriber::set_global_default(plain.json().flatten_event(true).finish())
+        } else {
+            let shown = plain.with_ansi(color).event_format(lines);
+            tracing::subscriber::set_global_default(shown.finish())
+        };
     }
 }
 

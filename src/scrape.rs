@@ -1,5 +1,6 @@
-//! Metrics for Prometheus, over HTTP.
+//! Pages over HTTP, for those who watch: metrics for Prometheus, and whatever else a program shows.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -11,6 +12,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus::proto::MetricFamily;
 use prometheus::{Registry, TextEncoder};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -33,8 +35,11 @@ pub async fn listen(address: SocketAddr, any_port: bool) -> io::Result<TcpListen
     Ok(listener)
 }
 
-/// Serves what the registry has gathered, for as long as it is polled.
-pub async fn serve(listener: TcpListener, registry: Registry) {
+/// Serves what `answer` says of a method and a path, for as long as it is polled.
+pub async fn serve<A>(listener: TcpListener, answer: A)
+where
+    A: Fn(&Method, &str) -> Response<String> + Clone + Send + Sync + 'static,
+{
     static FREE: Semaphore = Semaphore::const_new(CONNECTIONS);
     loop {
         let Ok(permit) = FREE.acquire().await else { return };
@@ -46,9 +51,9 @@ pub async fn serve(listener: TcpListener, registry: Registry) {
                 continue;
             }
         };
-        let registry = registry.clone();
-        let answer = service_fn(move |request| {
-            let response = answer(&request, &registry);
+        let answer = answer.clone();
+        let answer = service_fn(move |request: Request<Incoming>| {
+            let response = answer(request.method(), request.uri().path());
             async move { Ok::<_, Infallible>(response) }
         });
         let connection = http1::Builder::new()
@@ -64,10 +69,11 @@ pub async fn serve(listener: TcpListener, registry: Registry) {
     }
 }
 
-fn answer(request: &Request<Incoming>, registry: &Registry) -> Response<String> {
-    match (request.method(), request.uri().path()) {
+/// The page of metrics; any other is not there.
+pub fn metrics(method: &Method, path: &str, gathered: &[MetricFamily]) -> Response<String> {
+    match (method, path) {
         (&Method::GET | &Method::HEAD, "/metrics") => {
-            match TextEncoder::new().encode_to_string(&registry.gather()) {
+            match TextEncoder::new().encode_to_string(gathered) {
                 Ok(text) => {
                     let mut response = Response::new(text);
                     let kind = HeaderValue::from_static(prometheus::TEXT_FORMAT);
@@ -82,7 +88,22 @@ fn answer(request: &Request<Incoming>, registry: &Registry) -> Response<String> 
     }
 }
 
-fn plain(status: StatusCode, text: String) -> Response<String> {
+/// What several registries have gathered, as one page: metrics of one name stand together.
+pub fn merged(registries: impl IntoIterator<Item = Registry>) -> Vec<MetricFamily> {
+    let mut families: BTreeMap<String, MetricFamily> = BTreeMap::new();
+    for mut family in registries.into_iter().flat_map(|registry| registry.gather()) {
+        match families.get_mut(family.name()) {
+            Some(known) => known.mut_metric().append(family.mut_metric()),
+            None => {
+                families.insert(family.name().to_owned(), family);
+            }
+        }
+    }
+    families.into_values().collect()
+}
+
+/// A page of plain text.
+pub fn plain(status: StatusCode, text: String) -> Response<String> {
     let mut response = Response::new(text);
     *response.status_mut() = status;
     response
@@ -113,11 +134,25 @@ mod tests {
         counter.inc_by(3);
         let listener = listen("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(serve(listener, registry));
+        let page = move |method: &Method, path: &str| metrics(method, path, &registry.gather());
+        tokio::spawn(serve(listener, page));
         let page = get(address, "/metrics").await;
         assert!(page.starts_with("HTTP/1.1 200") && page.contains("text/plain"), "{page}");
         assert!(page.contains("juicefs_things 3"), "{page}");
         assert!(get(address, "/").await.starts_with("HTTP/1.1 404"));
+    }
+
+    #[test]
+    fn metrics_of_one_name_stand_together() {
+        let registries = ["a", "b"].map(|volume| {
+            let labels = [("volume".to_owned(), volume.to_owned())].into_iter().collect();
+            let registry = Registry::new_custom(None, Some(labels)).unwrap();
+            registry.register(Box::new(IntCounter::new("things", "Things").unwrap())).unwrap();
+            registry
+        });
+        let page = metrics(&Method::GET, "/metrics", &merged(registries)).into_body();
+        assert_eq!(page.matches("# TYPE things").count(), 1, "{page}");
+        assert!(page.contains("volume=\"a\"") && page.contains("volume=\"b\""), "{page}");
     }
 
     #[tokio::test]

@@ -1,0 +1,103 @@
+//! The sockets that kubelet and its helpers connect to.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use futures::stream::{self, Stream};
+use tokio::net::UnixListener;
+
+use crate::error::{Error, Result};
+
+/// A socket that is listened on; its file goes with it.
+pub struct Socket {
+    path: PathBuf,
+    listener: UnixListener,
+}
+
+impl Socket {
+    /// Listens at a path. The file of a dead process is replaced, that of a living one refused.
+    pub fn listen(path: &Path) -> Result<Self> {
+        let fail = |what: String| Error::bad_input(format!("socket {}: {what}", path.display()));
+        let failed = |error: io::Error| fail(error.to_string());
+        match std::fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(fail("there is something else than a socket".to_owned()));
+            }
+            Ok(_) if UnixStream::connect(path).is_ok() => {
+                return Err(fail("another process listens there".to_owned()));
+            }
+            Ok(_) => std::fs::remove_file(path).map_err(failed)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if let Some(dir) = path.parent() {
+                    std::fs::create_dir_all(dir).map_err(failed)?;
+                }
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        // Only root talks to the driver.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), listener })
+    }
+
+    /// The connections that come in.
+    pub fn incoming(&self) -> impl Stream<Item = io::Result<tokio::net::UnixStream>> + '_ {
+        stream::unfold((), |()| async {
+            Some((self.listener.accept().await.map(|(stream, _)| stream), ()))
+        })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // If it is gone, someone else has done what is done here.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The path of `unix:///path`, or of the path itself.
+pub fn endpoint(text: &str) -> Result<PathBuf> {
+    let path = match text.split_once(':') {
+        Some(("unix", rest)) => rest.strip_prefix("//").unwrap_or(rest),
+        _ => text,
+    };
+    if path.starts_with('/') {
+        return Ok(path.into());
+    }
+    Err(Error::bad_input(format!("endpoint {text:?} is not unix:///path/of/a.sock")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_the_path_of_a_socket() {
+        for text in ["unix:///csi/csi.sock", "unix:/csi/csi.sock", "/csi/csi.sock"] {
+            assert_eq!(endpoint(text).unwrap(), Path::new("/csi/csi.sock"));
+        }
+        for text in ["tcp://host:1", "csi.sock", "", "unix://csi.sock"] {
+            assert!(endpoint(text).is_err(), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_socket_of_a_dead_process_is_replaced_and_of_a_living_one_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/csi.sock");
+        let first = Socket::listen(&path).unwrap();
+        let error = Socket::listen(&path).err().unwrap().to_string();
+        assert!(error.contains("another process"), "{error}");
+        drop(first);
+        assert!(!path.exists());
+        // A file that nobody listens to any more.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        drop(Socket::listen(&path).unwrap());
+        std::fs::write(&path, "text").unwrap();
+        assert!(Socket::listen(&path).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"text");
+    }
+}

@@ -1,0 +1,68 @@
+//! What a caller over gRPC is told of an error.
+
+use tonic::{Code, Status};
+
+use crate::error::Error;
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        Self::new(code(&error), error.to_string())
+    }
+}
+
+/// The one place where errors get their codes.
+pub fn code(error: &Error) -> Code {
+    match error {
+        Error::NotFound | Error::NoSuchPlace | Error::NoAttribute => Code::NotFound,
+        Error::Exists => Code::AlreadyExists,
+        Error::BadInput(_)
+        | Error::Invalid
+        | Error::NameTooLong
+        | Error::NotDirectory
+        | Error::IsDirectory
+        | Error::NotTty
+        | Error::BadHandle => Code::InvalidArgument,
+        Error::NotPermitted | Error::AccessDenied => Code::PermissionDenied,
+        Error::OutOfRange | Error::TooLarge => Code::OutOfRange,
+        Error::NoSpace | Error::QuotaExceeded | Error::TooManyLinks => Code::ResourceExhausted,
+        Error::Refused(_) | Error::ReadOnly | Error::NotEmpty => Code::FailedPrecondition,
+        Error::NotSupported => Code::Unimplemented,
+        Error::WouldBlock | Error::Contended(_) => Code::Aborted,
+        Error::Unreachable { .. } | Error::Interrupted => Code::Unavailable,
+        Error::Engine { .. }
+        | Error::Damaged { .. }
+        | Error::Storage { .. }
+        | Error::MissingBlock { .. }
+        | Error::BrokenPipe
+        | Error::Unknown { .. } => Code::Internal,
+    }
+}
+
+/// Whether it is the driver's operator rather than the caller who should look into it.
+pub fn is_fault(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Internal
+            | Code::Unavailable
+            | Code::Unknown
+            | Code::DataLoss
+            | Code::DeadlineExceeded
+            | Code::FailedPrecondition
+            | Code::ResourceExhausted
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_can_tell_a_wrong_request_from_a_server_that_is_away() {
+        let away = Error::Unreachable { place: "redis://h/1".into(), cause: "refused".into() };
+        let status = Status::from(away);
+        assert_eq!((status.code(), status.message()), (Code::Unavailable, "redis://h/1: refused"));
+        assert!(is_fault(status.code()));
+        let status = Status::from(Error::bad_input("no such option"));
+        assert_eq!((status.code(), is_fault(status.code())), (Code::InvalidArgument, false));
+    }
+}
