@@ -28,6 +28,9 @@ use tokio_rustls::TlsAcceptor;
 
 pub const ACCESS_KEY: &str = "test-access-key";
 pub const SECRET_KEY: &str = "test-secret-key";
+/// Another pair that works as well.
+pub const OTHER_ACCESS_KEY: &str = "other-access-key";
+pub const OTHER_SECRET_KEY: &str = "other-secret-key";
 
 /// What a server does wrong with one request.
 #[derive(Debug, Clone, Copy)]
@@ -94,7 +97,9 @@ impl S3Server {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let files = s3s_fs::FileSystem::new(dir.path()).expect("a folder to serve");
         let mut service = S3ServiceBuilder::new(files);
-        service.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
+        let mut auth = SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY);
+        auth.register(OTHER_ACCESS_KEY.into(), OTHER_SECRET_KEY.into());
+        service.set_auth(auth);
         let service = service.build();
         let state = Arc::new(State {
             dir,

@@ -1,0 +1,113 @@
+//! Conditions: what a volume says of itself when something is wrong.
+
+use std::fs;
+use std::time::Duration;
+
+use tonic::Code;
+
+use crate::csi::Node;
+use crate::support::command::poll;
+use crate::support::redis::RedisServer;
+use crate::support::timeout::{MOUNTED, within};
+
+#[test]
+fn metadata_that_cannot_be_reached_is_the_cause_that_is_told() {
+    within(MOUNTED, || {
+        let node = Node::start();
+        let mut pv = node.publication("pvc-1", "web").secret("metaurl", "redis://127.0.0.1:1/1");
+        pv.limit = Duration::from_secs(30);
+        let refused = node.publish(&pv).unwrap_err();
+        assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+        assert!(refused.message().contains("127.0.0.1:1"), "{refused}");
+        assert!(!pv.target.exists());
+        assert_eq!(node.stats("pvc-1", &pv.target).unwrap_err().code(), Code::NotFound);
+    });
+}
+
+#[test]
+fn metadata_that_goes_away_shows_in_the_condition_and_comes_back() {
+    within(MOUNTED, || {
+        let mut redis = RedisServer::start();
+        let node = Node::start_on(&redis.url(1));
+        let pv = node.publication("pvc-1", "web");
+        node.publish(&pv).unwrap();
+        fs::write(pv.target.join("f"), "x").unwrap();
+        redis.stop();
+        let (abnormal, cause) = node.condition("pvc-1", &pv.target);
+        assert!(abnormal && cause.contains("metadata unreachable"), "{cause}");
+        redis.restart();
+        let well = || !node.condition("pvc-1", &pv.target).0;
+        assert!(poll(Duration::from_mins(1), well));
+        assert_eq!(fs::read(pv.target.join("f")).unwrap(), b"x");
+    });
+}
+
+#[test]
+fn a_store_of_objects_that_fails_shows_in_the_condition() {
+    within(MOUNTED, || {
+        let node = Node::start();
+        let mut pv = node.publication("pvc-1", "web");
+        pv.flags = vec!["io-retries=1".to_owned()];
+        node.publish(&pv).unwrap();
+        // The bucket is not a directory any more.
+        let (bucket, away) = (node.path("bucket"), node.path("away"));
+        fs::rename(&bucket, &away).unwrap();
+        fs::write(&bucket, "").unwrap();
+        let _ = fs::write(pv.target.join("f"), vec![1; 1 << 20]);
+        let (abnormal, cause) = node.condition("pvc-1", &pv.target);
+        assert!(abnormal && cause.contains("object store failing"), "{cause}");
+        fs::remove_file(&bucket).unwrap();
+        fs::rename(&away, &bucket).unwrap();
+        fs::write(pv.target.join("g"), vec![1; 1 << 20]).unwrap();
+        assert_eq!(node.condition("pvc-1", &pv.target), (false, "mounted".to_owned()));
+    });
+}
+
+#[test]
+fn a_cache_directory_that_cannot_be_used_shows_in_the_condition() {
+    within(MOUNTED, || {
+        let node = Node::start();
+        fs::write(node.path("file"), "").unwrap();
+        let mut pv = node.publication("pvc-1", "web");
+        let dir = node.path("file/cache");
+        pv.flags = vec![format!("cache-dir={}", dir.display())];
+        node.publish(&pv).unwrap();
+        let (abnormal, cause) = node.condition("pvc-1", &pv.target);
+        assert!(abnormal && cause.contains("cache directory"), "{cause}");
+        fs::write(pv.target.join("f"), "works all the same").unwrap();
+    });
+}
+
+#[test]
+fn a_full_quota_shows_in_the_condition() {
+    within(MOUNTED, || {
+        let node = Node::start();
+        let pv = node.publication("pvc-1", "web").attribute("capacity", "1048576");
+        node.publish(&pv).unwrap();
+        fs::write(pv.target.join("f"), vec![1; 1 << 20]).unwrap();
+        let full = || node.condition("pvc-1", &pv.target).1.contains("full");
+        assert!(poll(Duration::from_secs(30), full), "{:?}", node.condition("pvc-1", &pv.target));
+    });
+}
+
+#[test]
+fn a_mount_that_was_taken_away_is_made_again_when_it_is_published_again() {
+    within(MOUNTED, || {
+        let node = Node::start();
+        let (one, two) = (node.publication("pvc-1", "one"), node.publication("pvc-1", "two"));
+        node.publish(&one).unwrap();
+        node.publish(&two).unwrap();
+        fs::write(one.target.join("f"), "x").unwrap();
+        let session = crate::csi::mounts_below(&node.path("state")).remove(0);
+        let device = jfs::fuse::mounted_at(&session).unwrap().device;
+        let number = device.split(':').nth(1).unwrap().to_owned();
+        fs::write(format!("/sys/fs/fuse/connections/{number}/abort"), "1").unwrap();
+        assert!(poll(Duration::from_secs(20), || node.condition("pvc-1", &one.target).0));
+        node.publish(&one).unwrap();
+        for target in [&one.target, &two.target] {
+            assert_eq!(fs::read(target.join("f")).unwrap(), b"x");
+        }
+        let (abnormal, said) = node.condition("pvc-1", &one.target);
+        assert!(!abnormal && said.contains("re-established"), "{said}");
+    });
+}

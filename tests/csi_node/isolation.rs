@@ -1,0 +1,141 @@
+//! What volumes of one node share, and what they do not.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tonic::Code;
+
+use crate::csi::Node;
+use crate::support::command::run;
+use crate::support::juicefs;
+use crate::support::redis::RedisServer;
+use crate::support::timeout::{MOUNTED, on_timeout, within};
+
+#[test]
+fn a_pod_sees_nothing_beside_its_volume() {
+    within(MOUNTED, || {
+        let node = Node::start();
+        let (mine, theirs) =
+            (node.publication("pvc-1", "mine"), node.publication("pvc-2", "theirs"));
+        node.publish(&mine).unwrap();
+        node.publish(&theirs).unwrap();
+        let secret = theirs.target.join("secret");
+        fs::write(&secret, "not yours").unwrap();
+        let names: Vec<_> =
+            fs::read_dir(&mine.target).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert!(names.iter().all(|name| name != ".trash" && name != "pvc-2"), "{names:?}");
+        assert_eq!(
+            fs::metadata(mine.target.join("..")).unwrap().ino(),
+            fs::metadata(node.path("pods")).unwrap().ino()
+        );
+        // Not by the number of a file either, past the kernel.
+        let ino = fs::metadata(&secret).unwrap().ino();
+        let point = mine.target.display().to_string();
+        let mut info = juicefs::command(&["info", "-i", &ino.to_string()]);
+        info.current_dir(&point);
+        let told = run(info, Duration::from_mins(1));
+        assert!(!told.stdout.contains("secret") && !told.stdout.contains("objects"), "{told}");
+        let mut clone = Command::new(juicefs::binary());
+        clone.args(["clone", &secret.display().to_string(), &format!("{point}/copy")]);
+        run(clone, Duration::from_mins(1)).refused();
+        assert!(!mine.target.join("copy").exists());
+    });
+}
+
+#[test]
+fn volumes_of_one_file_system_have_one_session_in_its_metadata() {
+    within(MOUNTED, || {
+        let node = Node::start();
+        for i in 0..5 {
+            node.publish(&node.publication(&format!("pvc-{i}"), &format!("pod-{i}"))).unwrap();
+        }
+        let status = juicefs::juicefs(&["status", node.url()]).ok().stdout;
+        assert_eq!(status.matches("\"Sid\"").count(), 1, "{status}");
+    });
+}
+
+#[test]
+fn a_metadata_server_that_hangs_holds_up_only_its_own_volumes() {
+    within(MOUNTED, || {
+        let hanging = RedisServer::start();
+        let pid = Pid::from_raw(hanging.pid().try_into().unwrap());
+        on_timeout(move || drop(kill(pid, Signal::SIGCONT)));
+        let node = Node::start();
+        let mut sick = node.publication("pvc-sick", "sick").secret("metaurl", &hanging.url(1));
+        sick.secrets.insert("bucket".to_owned(), node.path("other").display().to_string());
+        let well = node.publication("pvc-well", "well");
+        node.publish(&sick).unwrap();
+        node.publish(&well).unwrap();
+        kill(pid, Signal::SIGSTOP).unwrap();
+
+        // One caller waits for what does not come, and the others are served meanwhile.
+        let mut late = sick.clone();
+        late.volume = "pvc-late".to_owned();
+        late.target = node.target("late");
+        late.limit = Duration::from_secs(4);
+        let refused = node.publish(&late).unwrap_err();
+        let expected = [Code::DeadlineExceeded, Code::Unavailable];
+        assert!(expected.contains(&refused.code()), "{refused}");
+        assert!(!late.target.exists(), "the target is left as it was");
+        node.publish(&node.publication("pvc-new", "new")).unwrap();
+        fs::write(well.target.join("f"), vec![1; 5 << 20]).unwrap();
+        assert_eq!(fs::read(node.target("well").join("f")).unwrap().len(), 5 << 20);
+        let (abnormal, cause) = node.condition("pvc-sick", &sick.target);
+        assert!(abnormal && cause.contains("metadata unreachable"), "{cause}");
+        assert_eq!(node.condition("pvc-well", &well.target), (false, "mounted".to_owned()));
+        node.unpublish("pvc-new", &node.target("new")).unwrap();
+
+        kill(pid, Signal::SIGCONT).unwrap();
+        let well_again = || !node.condition("pvc-sick", &sick.target).0;
+        assert!(crate::support::command::poll(Duration::from_mins(1), well_again));
+        fs::write(sick.target.join("f"), "x").unwrap();
+    });
+}
+
+#[test]
+fn many_volumes_are_published_at_once() {
+    within(MOUNTED, || {
+        let node = Node::start();
+        node.publish(&node.publication("pvc-0", "pod-0")).unwrap();
+        let client = node.node();
+        node.block_on(async {
+            let calls = (0..30).map(|i| {
+                let publication = node.publication(&format!("pvc-{i}"), &format!("pod-{i}"));
+                let mut client = client.clone();
+                async move { client.node_publish_volume(publication.request()).await }
+            });
+            for done in futures::future::join_all(calls).await {
+                done.unwrap();
+            }
+        });
+        for i in 0..30 {
+            fs::write(node.target(&format!("pod-{i}")).join("f"), i.to_string()).unwrap();
+        }
+        assert_eq!(fs::read_to_string(node.target("pod-7").join("f")).unwrap(), "7");
+    });
+}
+
+#[test]
+fn a_second_call_for_the_same_volume_is_aborted_while_the_first_is_under_way() {
+    within(MOUNTED, || {
+        let hanging = RedisServer::start();
+        let pid = Pid::from_raw(hanging.pid().try_into().unwrap());
+        on_timeout(move || drop(kill(pid, Signal::SIGCONT)));
+        let node = Node::start();
+        let mut pv = node.publication("pvc-1", "web").secret("metaurl", &hanging.url(1));
+        kill(pid, Signal::SIGSTOP).unwrap();
+        pv.limit = Duration::from_secs(2);
+        let first = node.publish(&pv).unwrap_err();
+        if first.code() == Code::DeadlineExceeded {
+            assert_eq!(node.publish(&pv).unwrap_err().code(), Code::Aborted);
+        }
+        kill(pid, Signal::SIGCONT).unwrap();
+        pv.limit = Duration::from_secs(30);
+        let served = || node.publish(&pv).is_ok();
+        assert!(crate::support::command::poll(Duration::from_mins(1), served), "{}", node.log());
+    });
+}
