@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/apis/core"
 )
 
 // Everything that was rendered, as one cluster would hold it.
@@ -13,6 +14,7 @@ type cluster struct {
 	objects  map[string]runtime.Object
 	order    []string
 	flags    []string
+	grown    []*core.PersistentVolumeClaim
 	findings []string
 }
 
@@ -40,8 +42,11 @@ func (c *cluster) add(document document) {
 	for _, fault := range validate(object) {
 		c.find(document.place+": "+id, "%v", fault)
 	}
-	if _, taken := c.objects[id]; taken {
+	if earlier, taken := c.objects[id]; taken && !c.grows(earlier, object) {
 		c.find(document.place, "%s is there twice", id)
+		return
+	} else if taken {
+		c.objects[id] = object
 		return
 	}
 	c.objects[id] = object

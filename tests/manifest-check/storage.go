@@ -1,10 +1,12 @@
 package main
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
 	snapshot "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/storage"
 )
@@ -37,6 +39,9 @@ func (c *cluster) checkStorage() {
 		}
 	})
 	each(c, func(id string, taken *snapshot.VolumeSnapshot) { c.checkSnapshot(id, taken) })
+	for _, claim := range c.grown {
+		c.checkGrowth(claim)
+	}
 	each(c, func(id string, pod *core.Pod) { c.checkVolumesOf(id, pod.Namespace, &pod.Spec) })
 	c.eachTemplate(func(id, namespace string, template *core.PodTemplateSpec) {
 		c.checkVolumesOf(id, namespace, &template.Spec)
@@ -161,6 +166,33 @@ func (c *cluster) checkStatic(id string, claim *core.PersistentVolumeClaim) {
 		if !slices.Contains(volume.Spec.AccessModes, mode) {
 			c.find(id, "asks for %s, which its volume does not allow", mode)
 		}
+	}
+}
+
+// Whether the second is the same claim with a larger request, and keeps it in mind if so.
+func (c *cluster) grows(earlier, later runtime.Object) bool {
+	before, was := earlier.(*core.PersistentVolumeClaim)
+	after, is := later.(*core.PersistentVolumeClaim)
+	if !was || !is || room(before.Spec.Resources) >= room(after.Spec.Resources) {
+		return false
+	}
+	apart := before.DeepCopy()
+	apart.Spec.Resources = after.Spec.Resources
+	if !reflect.DeepEqual(apart, after) {
+		return false
+	}
+	c.grown = append(c.grown, after)
+	return true
+}
+
+func (c *cluster) checkGrowth(claim *core.PersistentVolumeClaim) {
+	id := key("PersistentVolumeClaim", claim.Namespace, claim.Name)
+	class, is := c.objects[key("StorageClass", "", *claim.Spec.StorageClassName)].(*storage.StorageClass)
+	if is && (class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion) {
+		c.find(id, "grows, but its class does not allow it")
+	}
+	if is && class.Parameters[prefix+"controller-expand-secret-name"] == "" {
+		c.find(id, "grows, but its class names no Secret for that")
 	}
 }
 
