@@ -95,6 +95,10 @@ func validate(object runtime.Object) field.ErrorList {
 	case *core.ServiceAccount:
 		return corevalidation.ValidateServiceAccount(o)
 	case *core.Service:
+		// The API server writes down the one address as a list of addresses before it looks.
+		if o.Spec.ClusterIP != "" {
+			o.Spec.ClusterIPs = []string{o.Spec.ClusterIP}
+		}
 		return corevalidation.ValidateServiceCreate(o)
 	case *core.Namespace:
 		return corevalidation.ValidateNamespace(o)
