@@ -33,7 +33,7 @@ fn what_an_api_server_refuses_is_found() {
             NODE,
             "periodSeconds: 15",
             "periodSeconds: 15\n            periodSeconds: 1",
-            "already set",
+            "already defined",
         ),
         (
             CONTROLLER,

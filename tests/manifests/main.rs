@@ -22,15 +22,10 @@ fn the_base_is_sound() {
 }
 
 #[test]
-fn the_overlays_are_sound() {
-    // The class of snapshots names the Secret of the examples.
+fn the_overlays_and_the_examples_are_sound() {
+    // Together: the examples need snapshots, whose class names the Secret of the examples.
     Checker::here().passes(&[SNAPSHOTS, EXAMPLES]);
     Checker::here().passes(&[REGISTRAR]);
-}
-
-#[test]
-fn the_examples_are_sound_with_the_driver_and_its_snapshots() {
-    Checker::here().passes(&[SNAPSHOTS, EXAMPLES]);
 }
 
 #[test]
