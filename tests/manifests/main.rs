@@ -3,6 +3,7 @@
 //! `tests/manifest-check` does the work: it renders kustomize, the chart and the examples, validates
 //! every object with the API server's own code, and looks for what only a cluster would show. Here
 //! stands what is rendered, and that the checker finds what is wrong.
+#![cfg(test)]
 
 mod broken;
 mod checker;
