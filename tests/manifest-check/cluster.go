@@ -14,12 +14,13 @@ type cluster struct {
 	objects  map[string]runtime.Object
 	order    []string
 	flags    []string
+	options  []string
 	grown    []*core.PersistentVolumeClaim
 	findings []string
 }
 
-func newCluster(flags []string) *cluster {
-	return &cluster{objects: map[string]runtime.Object{}, flags: flags}
+func newCluster(flags, options []string) *cluster {
+	return &cluster{objects: map[string]runtime.Object{}, flags: flags, options: options}
 }
 
 func key(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }

@@ -5,10 +5,11 @@
 // only the running cluster would show (a name that nothing has, a path that is not mounted, a flag that
 // a program does not know) is checked by the rules here.
 //
-//	manifest-check check [--flags LIST] SOURCE...  findings, one a line; fails if there are any
-//	manifest-check render SOURCE                   the documents
-//	manifest-check same SOURCE SOURCE              what differs between two sources
+//	manifest-check check [--flags LIST] [--options LIST] SOURCE...  findings, one a line; fails if there are any
+//	manifest-check render SOURCE                                    the documents
+//	manifest-check same SOURCE SOURCE                               what differs between two sources
 //
+// The lists are the flags of jfs-csi and the options of a mount; without them, any will do.
 // A SOURCE is kustomize:DIR, files:PATH, or helm:DIR, with ?values=FILE and &set=PATH=VALUE if wished. The
 // documents of all sources are taken for one cluster.
 package main
@@ -40,11 +41,11 @@ func run(args []string) ([]string, error) {
 	command, rest := args[0], args[1:]
 	switch command {
 	case "check":
-		var flags []string
-		if rest[0] == "--flags" && len(rest) > 2 {
-			flags, rest = strings.Split(rest[1], ","), rest[2:]
+		known := map[string][]string{}
+		for len(rest) > 2 && strings.HasPrefix(rest[0], "--") {
+			known[rest[0]], rest = strings.Split(rest[1], ","), rest[2:]
 		}
-		return check(rest, flags)
+		return check(rest, newCluster(known["--flags"], known["--options"]))
 	case "render":
 		return nil, show(rest[0])
 	case "same":
@@ -56,8 +57,7 @@ func run(args []string) ([]string, error) {
 	return nil, fmt.Errorf("unknown command %q", command)
 }
 
-func check(sources []string, flags []string) ([]string, error) {
-	cluster := newCluster(flags)
+func check(sources []string, cluster *cluster) ([]string, error) {
 	for _, source := range sources {
 		documents, err := render(source)
 		if err != nil {

@@ -50,12 +50,13 @@ func (c *cluster) checkStorage() {
 
 func (c *cluster) checkClass(id string, class *storage.StorageClass) {
 	c.want(id, "CSIDriver", "", class.Provisioner)
+	c.checkOptions(id, class.MountOptions)
 	for i, role := range classSecrets {
 		c.checkSecretOf(id, class.Parameters, role, i < 2)
 	}
-	for parameter := range class.Parameters {
+	for parameter, value := range class.Parameters {
 		if !strings.HasPrefix(parameter, prefix) && !slices.Contains(classParameters, parameter) {
-			c.checkAttribute(id, parameter)
+			c.checkAttribute(id, parameter, value)
 		}
 	}
 }
@@ -97,9 +98,21 @@ func (c *cluster) checkSecret(id, namespace, name string) {
 	}
 }
 
-func (c *cluster) checkAttribute(id, attribute string) {
+func (c *cluster) checkAttribute(id, attribute, value string) {
+	if attribute == "mountOptions" {
+		c.checkOptions(id, strings.Split(value, ","))
+	}
 	if !slices.Contains(attributes, attribute) && !strings.HasPrefix(attribute, "juicefs/") {
 		c.find(id, "unknown attribute %s", attribute)
+	}
+}
+
+func (c *cluster) checkOptions(id string, options []string) {
+	for _, option := range options {
+		name, _, _ := strings.Cut(option, "=")
+		if len(c.options) > 0 && !slices.Contains(c.options, name) {
+			c.find(id, "unknown mount option %s", name)
+		}
 	}
 }
 
@@ -110,8 +123,9 @@ func (c *cluster) checkVolume(id string, volume *core.PersistentVolume) {
 		return
 	}
 	c.want(id, "CSIDriver", "", csi.Driver)
-	for attribute := range csi.VolumeAttributes {
-		c.checkAttribute(id, attribute)
+	c.checkOptions(id, volume.Spec.MountOptions)
+	for attribute, value := range csi.VolumeAttributes {
+		c.checkAttribute(id, attribute, value)
 	}
 	if csi.NodePublishSecretRef == nil {
 		c.find(id, "names no Secret")
@@ -221,8 +235,8 @@ func (c *cluster) checkVolumesOf(id, namespace string, pod *core.PodSpec) {
 			c.want(id, "Secret", namespace, volume.Secret.SecretName)
 		case volume.CSI != nil:
 			c.want(id, "CSIDriver", "", volume.CSI.Driver)
-			for attribute := range volume.CSI.VolumeAttributes {
-				c.checkAttribute(id, attribute)
+			for attribute, value := range volume.CSI.VolumeAttributes {
+				c.checkAttribute(id, attribute, value)
 			}
 			if ref := volume.CSI.NodePublishSecretRef; ref != nil {
 				c.checkSecret(id, namespace, ref.Name)

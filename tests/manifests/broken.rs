@@ -166,6 +166,18 @@ fn examples_that_name_what_is_not_there_are_found() {
             "pathpattern",
             "unknown attribute pathpattern",
         ),
+        (
+            "examples/storageclass-mount-options.yaml",
+            "- writeback",
+            "- write-back",
+            "unknown mount option write-back",
+        ),
+        (
+            "examples/ephemeral.yaml",
+            "mountOptions: cache-size=2G",
+            "mountOptions: cache_size=2G",
+            "unknown mount option cache_size",
+        ),
         ("examples/secret.yaml", "  metaurl:", "  meta-url:", "has no metaurl"),
         ("examples/secret.yaml", "  access-key:", "  acces-key:", "unknown key acces-key"),
         (

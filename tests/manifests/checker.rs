@@ -18,6 +18,16 @@ static FLAGS: LazyLock<String> = LazyLock::new(|| match option_env!("CARGO_BIN_E
     None => KNOWN.join(","),
 });
 
+/// The options of a mount: those that its page lists, and those that it lists for `-o`.
+static OPTIONS: LazyLock<String> = LazyLock::new(|| {
+    let page = std::fs::read_to_string(repository().join("docs/mount.md")).unwrap();
+    let words = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_');
+    let mut options: Vec<_> = words.filter_map(|word| word.strip_prefix("--")).collect();
+    let short = page.split("`-o` takes").nth(1).and_then(|it| it.split("\n\n").next()).unwrap();
+    options.extend(short.split('`').skip(1).step_by(2).map(|it| it.split('=').next().unwrap()));
+    options.join(",")
+});
+
 /// As agreed, for as long as the program is not part of this build.
 const KNOWN: [&str; 13] = [
     "endpoint",
@@ -69,7 +79,8 @@ impl Checker {
     }
 
     pub fn check(&self, sources: &[&str]) -> Vec<String> {
-        self.run(&[&["check", "--flags", &FLAGS], sources].concat()).findings
+        let known = ["check", "--flags", &FLAGS, "--options", &OPTIONS];
+        self.run(&[&known, sources].concat()).findings
     }
 
     #[track_caller]
