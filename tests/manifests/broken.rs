@@ -20,7 +20,7 @@ const BASE: &str = "kubernetes/base/kustomization.yaml";
 fn what_an_api_server_refuses_is_found() {
     all_found(&[
         (DRIVER, "attachRequired:", "attachRequried:", "unknown field"),
-        (DRIVER, "fsGroupPolicy: File", "fsGroupPolicy: Maybe", "fsGroupPolicy"),
+        (DRIVER, "fsGroupPolicy: None", "fsGroupPolicy: Maybe", "fsGroupPolicy"),
         (NODE, "privileged: true", "privileged: false", "Bidirectional"),
         (
             NODE,
