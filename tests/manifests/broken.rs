@@ -1,0 +1,274 @@
+//! That the checker can fail: each line breaks one thing, and names what must be found.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::checker::{Checker, repository};
+use crate::{EXAMPLES, SNAPSHOTS};
+
+/// A file under `deploy/`, what is replaced in it, by what, and what is found then.
+type Break = (&'static str, &'static str, &'static str, &'static str);
+
+const NODE: &str = "kubernetes/base/node.yaml";
+const CONTROLLER: &str = "kubernetes/base/controller.yaml";
+const RBAC: &str = "kubernetes/base/rbac.yaml";
+const DRIVER: &str = "kubernetes/base/csidriver.yaml";
+const BASE: &str = "kubernetes/base/kustomization.yaml";
+
+#[test]
+fn what_an_api_server_refuses_is_found() {
+    all_found(&[
+        (DRIVER, "attachRequired:", "attachRequried:", "unknown field"),
+        (DRIVER, "fsGroupPolicy: None", "fsGroupPolicy: Maybe", "fsGroupPolicy"),
+        (NODE, "privileged: true", "privileged: false", "Bidirectional"),
+        (
+            NODE,
+            "name: state\n              mountPath",
+            "name: sate\n              mountPath",
+            "sate",
+        ),
+        (NODE, "cpu: 250m", "cpu: quarter", "quantities"),
+        (
+            NODE,
+            "periodSeconds: 15",
+            "periodSeconds: 15\n            periodSeconds: 1",
+            "already defined",
+        ),
+        (
+            CONTROLLER,
+            "        app.kubernetes.io/component: controller\n      annotations",
+            "        app.kubernetes.io/component: control\n      annotations",
+            "selector",
+        ),
+        (CONTROLLER, "containerPort: 8081", "containerPort: 80810", "between 1 and 65535"),
+        (RBAC, "verbs: [patch]", "verbs: []", "verbs"),
+        (
+            "examples/static.yaml",
+            "storage: 100Gi\n  accessModes: [ReadWriteMany]\n  persistent",
+            "storage: -1\n  accessModes: [ReadWriteMany]\n  persistent",
+            "greater than zero",
+        ),
+        (
+            "examples/single-pod.yaml",
+            "[ReadWriteOncePod]",
+            "[ReadWriteOncePod, ReadWriteMany]",
+            "accessModes",
+        ),
+        ("examples/attributes-class.yaml", "storage.k8s.io/v1", "storage.k8s.io/v2", "no kind"),
+        ("examples/secret.yaml", "stringData", "stringdata", "unknown field"),
+        (
+            "examples/snapshot.yaml",
+            "deletionPolicy: Delete",
+            "deletePolicy: Delete",
+            "unknown field",
+        ),
+    ]);
+}
+
+#[test]
+fn what_only_a_cluster_would_show_is_found() {
+    all_found(&[
+        (NODE, "--mode=node", "--mode=nodes", "unknown mode"),
+        (NODE, "--state-dir=", "--statedir=", "unknown flag --statedir"),
+        (
+            NODE,
+            "--cache-dir=/var/jfsCache",
+            "--cache-dir=/cache",
+            "--cache-dir=/cache is not a mount",
+        ),
+        (NODE, "PeriodSeconds: 150", "PeriodSeconds: 100", "does not leave time to drain"),
+        (NODE, "name: http\n", "name: web\n", "a probe asks at port http"),
+        (
+            NODE,
+            "serviceAccountName: jfs-csi-node",
+            "serviceAccountName: jfs",
+            "names ServiceAccount kube-system/jfs",
+        ),
+        (
+            NODE,
+            "path: /var/lib/kubelet/plugins/csi.juicefs.com",
+            "path: /var/lib/kubelet/plugins/juicefs",
+            "kubelet is told",
+        ),
+        (
+            NODE,
+            "mountPath: /var/lib/jfs-csi\n              mountPropagation: Bidirectional",
+            "mountPath: /var/lib/jfs-csi",
+            "/var/lib/jfs-csi must be mounted there, with Bidirectional",
+        ),
+        (
+            NODE,
+            "value: csi.juicefs.com",
+            "value: csi.example.com",
+            "names CSIDriver /csi.example.com",
+        ),
+        (
+            NODE,
+            "prometheus.io/port: \"9567\"",
+            "prometheus.io/port: \"9568\"",
+            "Prometheus is sent to port 9568",
+        ),
+        (DRIVER, "requiresRepublish: true", "requiresRepublish: false", "requiresRepublish"),
+        (
+            CONTROLLER,
+            "--extra-create-metadata",
+            "--extra-metadata",
+            "unknown flag --extra-metadata",
+        ),
+        (
+            CONTROLLER,
+            "--csi-address=/csi/csi.sock",
+            "--csi-address=/csi/c.sock",
+            "is not the driver's",
+        ),
+        (
+            CONTROLLER,
+            "maxUnavailable: 1\n  selector:\n    matchLabels:\n      app.kubernetes.io/name: jfs-csi",
+            "maxUnavailable: 1\n  selector:\n    matchLabels:\n      app.kubernetes.io/name: jfs",
+            "selects no pods",
+        ),
+        (BASE, "newTag: v6.2.1", "newTag: latest", "has no version"),
+        (
+            RBAC,
+            "resources: [secrets]\n    verbs: [get]",
+            "resources: [secrets]\n    verbs: [get, list]",
+            "only be read by name",
+        ),
+        (RBAC, "verbs: [get, create, update]", "verbs: ['*']", "a rule says *"),
+        (
+            RBAC,
+            "kind: Role\n  name: jfs-csi-leader",
+            "kind: Role\n  name: jfs-csi-elector",
+            "names Role kube-system/jfs-csi-elector",
+        ),
+    ]);
+}
+
+#[test]
+fn examples_that_name_what_is_not_there_are_found() {
+    all_found(&[
+        (
+            "examples/storageclass.yaml",
+            "provisioner: csi.juicefs.com",
+            "provisioner: csi.juicefs.org",
+            "names CSIDriver /csi.juicefs.org",
+        ),
+        (
+            "examples/storageclass.yaml",
+            "node-publish-secret-name: juicefs-secret",
+            "node-publish-secret-name: juicefs",
+            "names Secret kube-system/juicefs",
+        ),
+        (
+            "examples/storageclass-path-pattern.yaml",
+            "pathPattern",
+            "pathpattern",
+            "unknown attribute pathpattern",
+        ),
+        (
+            "examples/storageclass-mount-options.yaml",
+            "- writeback",
+            "- write-back",
+            "unknown mount option write-back",
+        ),
+        (
+            "examples/ephemeral.yaml",
+            "mountOptions: cache-size=2G",
+            "mountOptions: cache_size=2G",
+            "unknown mount option cache_size",
+        ),
+        ("examples/secret.yaml", "  metaurl:", "  meta-url:", "has no metaurl"),
+        ("examples/secret.yaml", "  access-key:", "  acces-key:", "unknown key acces-key"),
+        (
+            "examples/dynamic.yaml",
+            "claimName: shared",
+            "claimName: share",
+            "names PersistentVolumeClaim default/share",
+        ),
+        (
+            "examples/dynamic.yaml",
+            "storageClassName: juicefs",
+            "storageClassName: jfs",
+            "names StorageClass /jfs",
+        ),
+        (
+            "examples/storageclass.yaml",
+            "allowVolumeExpansion: true",
+            "allowVolumeExpansion: false",
+            "its class does not allow it",
+        ),
+        ("examples/expand.yaml", "storage: 20Gi", "storage: 2Gi", "is there twice"),
+        (
+            "examples/static.yaml",
+            "volumeName: alpha",
+            "volumeName: beta",
+            "names PersistentVolume /beta",
+        ),
+        (
+            "examples/read-only.yaml",
+            "accessModes: [ReadOnlyMany]\n  storageClassName",
+            "accessModes: [ReadWriteMany]\n  storageClassName",
+            "which its volume does not allow",
+        ),
+        (
+            "examples/snapshot.yaml",
+            "persistentVolumeClaimName: shared",
+            "persistentVolumeClaimName: gone",
+            "names PersistentVolumeClaim default/gone",
+        ),
+        (
+            "examples/snapshot.yaml",
+            "storage: 20Gi",
+            "storage: 1Gi",
+            "is smaller than what it is made from",
+        ),
+        (
+            "examples/clone.yaml",
+            "kind: PersistentVolumeClaim\n    name: shared",
+            "kind: PersistentVolumeClaim\n    name: lost",
+            "names PersistentVolumeClaim default/lost",
+        ),
+        (
+            "examples/ephemeral.yaml",
+            "nodePublishSecretRef:\n          name: juicefs-inline",
+            "nodePublishSecretRef:\n          name: juicefs-secret",
+            "names Secret default/juicefs-secret",
+        ),
+        (
+            "examples/attributes-class.yaml",
+            "volumeAttributesClassName: juicefs-slow",
+            "volumeAttributesClassName: slow",
+            "names VolumeAttributesClass /slow",
+        ),
+        ("examples/backend.yaml", "targetPort: s3", "targetPort: http", "leads to port http"),
+    ]);
+}
+
+#[track_caller]
+fn all_found(breaks: &[Break]) {
+    let folder = tempfile::tempdir().unwrap();
+    let deploy = repository().join("deploy");
+    let copied = Command::new("cp").arg("-r").arg(&deploy).arg(folder.path()).status().unwrap();
+    assert!(copied.success());
+    let checker = Checker::within(folder.path());
+    checker.passes(&[SNAPSHOTS, EXAMPLES]);
+    for &(file, from, to, expected) in breaks {
+        let sound = fs::read_to_string(deploy.join(file)).unwrap();
+        assert!(sound.contains(from), "{file} has no {from:?}");
+        let place = folder.path().join("deploy").join(file);
+        fs::write(&place, sound.replacen(from, to, 1)).unwrap();
+        found(&checker, file, to, expected);
+        fs::write(&place, sound).unwrap();
+    }
+}
+
+#[track_caller]
+fn found(checker: &Checker, file: &str, broken: &str, expected: &str) {
+    let findings = checker.check(&[SNAPSHOTS, EXAMPLES]);
+    assert!(
+        findings.iter().any(|finding| finding.contains(expected)),
+        "{}: {broken:?} was not found as {expected:?}, but: {findings:#?}",
+        Path::new(file).display()
+    );
+}
