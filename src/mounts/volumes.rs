@@ -4,6 +4,7 @@
 //! one pool of uploads. One that limits its own bandwidth has a store of its own, over the same
 //! metadata. Mounts that name the same cache directories have one cache.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -50,7 +51,9 @@ impl Volumes {
     pub async fn lease(&self, id: &VolumeId, access: &Access, args: &MountArgs) -> Result<Lease> {
         let options = self.meta_options(args);
         let meta_key = format!("{} {options:?}", access.id());
+        let fresh = Cell::new(false);
         let connect = || async {
+            fresh.set(true);
             let meta = access.connect(options).await?;
             if let Err(error) = meta.start(Registration::New).await {
                 close_meta(meta).await;
@@ -59,7 +62,14 @@ impl Volumes {
             Ok(meta)
         };
         let meta = self.metas.join(&meta_key, connect).await?;
-        match self.lease_data(id, access, args, &meta_key, &meta).await {
+        let leased = async {
+            // Whoever opened it had keys that work; these may be others.
+            if !fresh.get() {
+                access.update(&meta).await?;
+            }
+            self.lease_data(id, access, args, &meta_key, &meta).await
+        };
+        match leased.await {
             Ok(lease) => Ok(lease),
             Err(error) => {
                 self.metas.leave(&meta_key, close_meta).await;

@@ -63,7 +63,9 @@ fn a_metadata_server_that_hangs_holds_up_only_its_own_volumes() {
     within(MOUNTED, || {
         let hanging = RedisServer::start();
         let pid = Pid::from_raw(hanging.pid().try_into().unwrap());
-        on_timeout(move || drop(kill(pid, Signal::SIGCONT)));
+        on_timeout(move || {
+            let _ = kill(pid, Signal::SIGCONT);
+        });
         let node = Node::start();
         let mut sick = node.publication("pvc-sick", "sick").secret("metaurl", &hanging.url(1));
         sick.secrets.insert("bucket".to_owned(), node.path("other").display().to_string());
@@ -124,7 +126,9 @@ fn a_second_call_for_the_same_volume_is_aborted_while_the_first_is_under_way() {
     within(MOUNTED, || {
         let hanging = RedisServer::start();
         let pid = Pid::from_raw(hanging.pid().try_into().unwrap());
-        on_timeout(move || drop(kill(pid, Signal::SIGCONT)));
+        on_timeout(move || {
+            let _ = kill(pid, Signal::SIGCONT);
+        });
         let node = Node::start();
         let mut pv = node.publication("pvc-1", "web").secret("metaurl", &hanging.url(1));
         kill(pid, Signal::SIGSTOP).unwrap();

@@ -26,9 +26,9 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 use tower::service_fn;
 
-use super::command::{kill_group, poll, wait};
-use super::redis::RedisServer;
-use super::timeout::{has_limit, on_timeout};
+use crate::support::command::{kill_group, poll, wait};
+use crate::support::redis::RedisServer;
+use crate::support::timeout::{has_limit, on_timeout};
 
 /// For a program to start or to end, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -46,6 +46,9 @@ impl Access {
     /// Brings the stored keys up to date, if the Secret has others; whoever follows the setting of
     /// this client is told. Answers whether something has changed.
     pub async fn update(&self, meta: &Meta) -> Result<bool> {
+        if meta.facts().options.read_only {
+            return Ok(false);
+        }
         let Some(setting) = meta.stored_setting().await? else {
             return Err(Error::Refused(format!("{} holds no volume any more", self.place())));
         };
