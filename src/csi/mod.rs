@@ -3,13 +3,18 @@
 //! Knows Kubernetes and gRPC, and nothing of the kernel.
 
 pub mod busy;
+pub mod controller;
 pub mod deadline;
 pub mod gate;
 mod identity;
+mod kube;
 mod listen;
 mod pages;
+mod pattern;
+pub mod place;
 mod program;
 pub mod proto;
+pub mod records;
 mod registration;
 pub mod status;
 mod stop;

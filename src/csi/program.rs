@@ -13,10 +13,12 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 use tracing::{error, info, warn};
 
+use super::controller::Controller;
 use super::gate::Gate;
 use super::identity::Introduction;
 use super::listen::{Socket, endpoint};
 use super::pages::{self, Registries};
+use super::proto::csi::controller_server::ControllerServer;
 use super::proto::csi::identity_server::IdentityServer;
 use super::proto::registration::registration_server::RegistrationServer;
 use super::registration::Registrar;
@@ -100,6 +102,9 @@ pub struct Settings {
     /// Directory of Secrets, one directory each, whose file systems are looked after from the start
     #[arg(long, env = "JFS_CSI_SECRETS_DIR", value_name = "DIR")]
     pub secrets_dir: Option<PathBuf>,
+    /// Address of the Kubernetes API, if it is not that of the cluster around
+    #[arg(long, env = "JFS_CSI_KUBE_API", value_name = "URL")]
+    pub kube_api: Option<String>,
     /// What to log; `JFS_LOG` says it more exactly
     #[arg(long, env = "JFS_CSI_LOG_LEVEL", value_enum, default_value = "info")]
     log_level: Level,
@@ -149,7 +154,15 @@ impl Program {
             mode: settings.mode,
             gate: gate.clone(),
         };
-        let routes = Routes::new(IdentityServer::new(introduction));
+        let mut routes = Routes::new(IdentityServer::new(introduction));
+        let controller = settings.mode.has_controller().then(|| {
+            let (secrets, kube) = (settings.secrets_dir.clone(), settings.kube_api.as_deref());
+            Controller::new(gate.clone(), secrets, kube)
+        });
+        if let Some(controller) = controller.clone() {
+            routes = routes.add_service(ControllerServer::new(controller.clone()));
+            tokio::spawn(async move { controller.begin().await });
+        }
 
         let stop = CancellationToken::new();
         let serving = serve(socket, routes, gate.clone(), stop.clone());
@@ -176,6 +189,9 @@ impl Program {
         };
         if left > 0 {
             warn!(calls = left, "calls are still under way at the end");
+        }
+        if let Some(controller) = controller {
+            controller.close(settings.drain_timeout).await;
         }
         stop.cancel();
         let mut failed = Ok(());
