@@ -62,7 +62,6 @@ impl System {
         Ok(system)
     }
 
-
     /// Closes it; removals are left off, and taken up by whoever opens it next.
     pub async fn close(&self) {
         self.sweep.give_up();
