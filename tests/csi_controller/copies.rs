@@ -109,6 +109,7 @@ async fn a_volume_too_small_for_its_source_is_refused() {
     let meta = place.meta().await;
     let (dir, _) = meta.resolve("one").await.unwrap();
     fill(&meta, dir, 20).await;
+    meta.flush().await.unwrap();
     let mut request = from_volume(&place, "two", "one");
     request.capacity_range.as_mut().unwrap().required_bytes = 4096;
     let error = driver.create(request).await.unwrap_err();

@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bystander;
 mod copies;
 mod deleting;
 mod driver;

@@ -37,8 +37,6 @@ if [ ! -x "$binary" ]; then
     sed -n 's/^\t"Dir": "\(.*\)",*$/\1/p')
   [ -n "$source" ] || fail "the Go module proxy gave no csi-test $version"
   cp -r --no-preserve=mode "$source" src
-  # What the module vendors is not in the proxy's archive.
-  rm -rf src/vendor
   echo "building csi-sanity $version, once" >&2
   (cd src && GOFLAGS=-mod=mod CGO_ENABLED=0 go build -ldflags "-s -w" -o "$work/csi-sanity" ./cmd/csi-sanity >&2)
   # Last and atomic: what is at this path is always a whole program.

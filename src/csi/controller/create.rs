@@ -266,7 +266,9 @@ async fn limit(
         .transpose()
         .map_err(|_| Status::out_of_range("the capacity is too large"))?;
     if space.is_some() || inodes.is_some() {
-        meta.quota_set(QuotaKey::Dir(dir), Limits { space, inodes }, false).await?;
+        // Usage of a copy is counted, as what other clients have not told of its source is not known.
+        let strict = record.source.is_some();
+        meta.quota_set(QuotaKey::Dir(dir), Limits { space, inodes }, strict).await?;
     }
     Ok(())
 }
