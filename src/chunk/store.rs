@@ -133,6 +133,13 @@ impl Store {
     }
 
     /// The memory that this store shares with its users.
+    /// What this volume may take of the cache when others need room.
+    pub fn share_cache(&self, bytes: u64) {
+        if let Some(cache) = &self.cache {
+            cache.set_share(Some(bytes));
+        }
+    }
+
     /// What of the budget is for dirty data, of all mounts of the volume.
     pub fn dirty(&self) -> &Arc<Budget> {
         &self.dirty

@@ -3,15 +3,20 @@
 //! Knows Kubernetes and gRPC, and nothing of the kernel.
 
 pub mod busy;
+pub mod controller;
 pub mod deadline;
 pub mod gate;
 mod identity;
+mod kube;
 mod listen;
 mod node;
 mod pages;
+mod pattern;
+pub mod place;
 mod program;
 pub mod proto;
 mod quantity;
+pub mod records;
 mod registration;
 pub mod status;
 mod stop;

@@ -13,11 +13,13 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 use tracing::{error, info, warn};
 
+use super::controller::Controller;
 use super::gate::Gate;
 use super::identity::Introduction;
 use super::listen::{Socket, endpoint};
 use super::node::NodeService;
 use super::pages::{self, Registries};
+use super::proto::csi::controller_server::ControllerServer;
 use super::proto::csi::identity_server::IdentityServer;
 use super::proto::csi::node_server::NodeServer;
 use super::proto::registration::registration_server::RegistrationServer;
@@ -103,6 +105,9 @@ pub struct Settings {
     /// Directory of Secrets, one directory each, whose file systems are looked after from the start
     #[arg(long, env = "JFS_CSI_SECRETS_DIR", value_name = "DIR")]
     pub secrets_dir: Option<PathBuf>,
+    /// Address of the Kubernetes API, if it is not that of the cluster around
+    #[arg(long, env = "JFS_CSI_KUBE_API", value_name = "URL")]
+    pub kube_api: Option<String>,
     /// What to log; `JFS_LOG` says it more exactly
     #[arg(long, env = "JFS_CSI_LOG_LEVEL", value_enum, default_value = "info")]
     log_level: Level,
@@ -163,6 +168,14 @@ impl Program {
             let node = NodeService::new(settings.nodeid.clone(), Arc::clone(mounts), gate.clone());
             routes = routes.add_service(NodeServer::new(node));
         }
+        let controller = settings.mode.has_controller().then(|| {
+            let (secrets, kube) = (settings.secrets_dir.clone(), settings.kube_api.as_deref());
+            Controller::new(gate.clone(), secrets, kube)
+        });
+        if let Some(controller) = controller.clone() {
+            routes = routes.add_service(ControllerServer::new(controller.clone()));
+            tokio::spawn(async move { controller.begin().await });
+        }
 
         let stop = CancellationToken::new();
         let serving = serve(socket, routes, gate.clone(), stop.clone());
@@ -192,6 +205,9 @@ impl Program {
         }
         if let Some(mounts) = &mounts {
             mounts.drain(settings.drain_timeout).await;
+        }
+        if let Some(controller) = controller {
+            controller.close(settings.drain_timeout).await;
         }
         stop.cancel();
         let mut failed = Ok(());

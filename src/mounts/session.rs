@@ -90,6 +90,9 @@ impl Session {
 
     pub fn limit(&self, limits: Limits) {
         self.mounted.limit(limits.bandwidth);
+        if let Some(bytes) = limits.cache {
+            self.lease.volume.store().share_cache(bytes);
+        }
     }
 
     /// Unmounts, and stores what was written. The lease is to be given back whatever comes of it.

@@ -34,4 +34,6 @@ pub struct Wanted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits {
     pub bandwidth: Bandwidth,
+    /// Bytes of the cache for its file system when others need room.
+    pub cache: Option<u64>,
 }

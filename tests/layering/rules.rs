@@ -20,7 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("volume", &["error", "secret", "slice", "meta", "object", "chunk", "vfs", "fuse"]),
     ("options", &["error", "secret", "meta", "object", "chunk", "vfs", "fuse", "volume"]),
     ("mounts", &["error", "secret", "meta", "chunk", "vfs", "fuse", "volume", "options"]),
-    ("csi", &["error", "log", "scrape", "secret", "meta", "volume", "options", "mounts"]),
+    ("csi", &["error", "log", "scrape", "secret", "meta", "vfs", "volume", "options", "mounts"]),
     (
         "cli",
         &[

@@ -1,6 +1,7 @@
 //! The node service: volumes of pods, published as sessions of this process.
 
 mod attributes;
+mod limits;
 mod publish;
 mod stats;
 
@@ -115,7 +116,14 @@ impl Node for NodeService {
         let turn = self.busy.begin("volume", &volume)?;
         self.tell(&volume, &unused);
         let mounts = Arc::clone(&self.mounts);
-        let work = async move { mounts.publish(wanted).await };
+        let work = async move {
+            let id = wanted.volume.clone();
+            mounts.publish(wanted).await?;
+            if let Some(meta) = mounts.meta(&id).await {
+                mounts.limit(&id, limits::of(&meta, &id).await?).await;
+            }
+            Ok(())
+        };
         self.carry_out(turn, deadline, ("publishing", volume), work).await?;
         Ok(Response::new(NodePublishVolumeResponse {}))
     }

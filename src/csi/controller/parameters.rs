@@ -1,0 +1,139 @@
+//! Parameters of a StorageClass, and those that may change later.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tonic::Status;
+
+use crate::options::sizes::{parse_mbps, parse_mebibytes};
+
+/// What a StorageClass says of a new volume.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Parameters {
+    pub pattern: Option<String>,
+    pub subdir: Option<String>,
+    pub mount_options: Option<String>,
+    pub mode: Option<u16>,
+    pub owner: Option<(u32, u32)>,
+    /// What goes on to the nodes as it is.
+    pub context: BTreeMap<String, String>,
+}
+
+/// Who the volume is for; goes on to the nodes.
+const METADATA: &[&str] = &[
+    "csi.storage.k8s.io/pvc/name",
+    "csi.storage.k8s.io/pvc/namespace",
+    "csi.storage.k8s.io/pv/name",
+];
+
+impl Parameters {
+    /// Refuses what is not known by its name.
+    pub fn read(given: &HashMap<String, String>) -> Result<Self, Status> {
+        let mut parameters = Self::default();
+        for (key, value) in given {
+            let fail = |what: &str| {
+                Status::invalid_argument(format!("parameter {key}: {value:?} is not {what}"))
+            };
+            match key.as_str() {
+                "pathPattern" => parameters.pattern = Some(value.clone()),
+                "subdir" => parameters.subdir = Some(value.clone()),
+                "mountOptions" => {
+                    parameters.mount_options = Some(value.clone());
+                    parameters.context.insert(key.clone(), value.clone());
+                }
+                "mode" => {
+                    let mode = u16::from_str_radix(value, 8).ok().filter(|mode| *mode <= 0o7777);
+                    parameters.mode = Some(mode.ok_or_else(|| fail("an octal mode such as 0770"))?);
+                }
+                "owner" => {
+                    let (uid, gid) = value.split_once(':').ok_or_else(|| fail("uid:gid"))?;
+                    let number = |text: &str| text.parse().map_err(|_| fail("uid:gid in numbers"));
+                    parameters.owner = Some((number(uid)?, number(gid)?));
+                }
+                // Of the other driver; a Secret needs no finalizer here.
+                "secretFinalizer" => {}
+                key if key.starts_with("juicefs/") || METADATA.contains(&key) => {
+                    parameters.context.insert(key.to_owned(), value.clone());
+                }
+                // Meant for the provisioner, which mostly takes them out.
+                key if key.starts_with("csi.storage.k8s.io/") => {}
+                key => return Err(Status::invalid_argument(format!("unknown parameter {key:?}"))),
+            }
+        }
+        Ok(parameters)
+    }
+}
+
+/// What may be changed while a volume is in use.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Mutable {
+    /// As they are kept in the record, for the nodes.
+    pub kept: BTreeMap<String, String>,
+    /// Most inodes of the volume; 0 takes the limit away.
+    pub inodes: Option<i64>,
+}
+
+impl Mutable {
+    /// Refuses what is not known by its name.
+    pub fn read(given: &HashMap<String, String>) -> Result<Self, Status> {
+        let mut mutable = Self::default();
+        for (key, value) in given {
+            let fail =
+                |what: String| Status::invalid_argument(format!("mutable parameter {key}: {what}"));
+            match key.as_str() {
+                "upload-limit" | "download-limit" => {
+                    parse_mbps(value).map_err(|error| fail(format!("{error:#}")))?;
+                }
+                "cache-share" => {
+                    parse_mebibytes(value).map_err(|error| fail(format!("{error:#}")))?;
+                }
+                "inodes" => {
+                    let inodes = value.parse::<i64>().ok().filter(|inodes| *inodes >= 0);
+                    let inodes = inodes.ok_or_else(|| fail(format!("{value:?} is not a count")))?;
+                    mutable.inodes = Some(inodes);
+                }
+                _ => return Err(fail("unknown".to_owned())),
+            }
+            mutable.kept.insert(key.clone(), value.clone());
+        }
+        Ok(mutable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> HashMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_by_its_name() {
+        for (key, value) in [("colour", "red"), ("mode", "999"), ("owner", "me"), ("owner", "a:b")]
+        {
+            let error = Parameters::read(&map(&[(key, value)])).unwrap_err();
+            assert!(error.message().contains(key), "{}", error.message());
+        }
+        for (key, value) in [("colour", "red"), ("upload-limit", "much"), ("inodes", "-1")] {
+            let error = Mutable::read(&map(&[(key, value)])).unwrap_err();
+            assert!(error.message().contains(key), "{}", error.message());
+        }
+    }
+
+    #[test]
+    fn nodes_get_their_part_and_nothing_else() {
+        let read = Parameters::read(&map(&[
+            ("juicefs/clean-cache", "true"),
+            ("mountOptions", "writeback"),
+            ("csi.storage.k8s.io/pvc/name", "data"),
+            ("csi.storage.k8s.io/fstype", "juicefs"),
+            ("secretFinalizer", "true"),
+            ("mode", "0750"),
+            ("owner", "1000:1001"),
+        ]))
+        .unwrap();
+        let keys: Vec<&str> = read.context.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["csi.storage.k8s.io/pvc/name", "juicefs/clean-cache", "mountOptions"]);
+        assert_eq!((read.mode, read.owner), (Some(0o750), Some((1000, 1001))));
+    }
+}

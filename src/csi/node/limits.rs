@@ -1,0 +1,43 @@
+//! What may change while a volume is in use: what its VolumeAttributesClass says, as the controller has
+//! recorded it.
+
+use crate::csi::records::{self, VolumeRecord};
+use crate::error::Result;
+use crate::meta::Meta;
+use crate::mounts::{Limits, VolumeId};
+use crate::options::sizes::{parse_mbps, parse_mebibytes};
+use crate::vfs::Bandwidth;
+
+/// The limits of a volume; none if nobody has set any.
+pub async fn of(meta: &Meta, volume: &VolumeId) -> Result<Limits> {
+    let record = records::read::<VolumeRecord>(meta, volume.as_str()).await?;
+    Ok(record.map_or_else(Limits::default, |record| from_record(&record)))
+}
+
+/// The controller has refused what makes no sense.
+fn from_record(record: &VolumeRecord) -> Limits {
+    let said = |name: &str| record.parameters.get(name).map(String::as_str);
+    let rate = |name: &str| {
+        let mbps = said(name).and_then(|text| parse_mbps(text).ok()).unwrap_or(0);
+        u64::try_from(mbps).unwrap_or(0).saturating_mul(1_000_000 / 8)
+    };
+    Limits {
+        bandwidth: Bandwidth { read: rate("download-limit"), write: rate("upload-limit") },
+        cache: said("cache-size").and_then(|text| parse_mebibytes(text).ok()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_megabits_and_sizes_mebibytes() {
+        let parameters = [("upload-limit", "80"), ("cache-size", "512")];
+        let parameters = parameters.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let record = VolumeRecord { parameters, ..VolumeRecord::default() };
+        let limits = from_record(&record);
+        assert_eq!(limits.bandwidth, Bandwidth { read: 0, write: 10_000_000 });
+        assert_eq!(limits.cache, Some(512 << 20));
+    }
+}
