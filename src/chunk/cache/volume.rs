@@ -233,7 +233,7 @@ impl VolumeCache {
     }
 
     /// Bounds what it may take when others need room; disks have equal parts of it.
-    pub(super) fn set_share(&self, share: Option<u64>) {
+    pub(in crate::chunk) fn set_share(&self, share: Option<u64>) {
         match &self.place {
             Place::Memory(memory, area) => memory.set_share(*area, share),
             Place::Disks(disks) => {

@@ -23,7 +23,7 @@ fn from_record(record: &VolumeRecord) -> Limits {
     };
     Limits {
         bandwidth: Bandwidth { read: rate("download-limit"), write: rate("upload-limit") },
-        cache: said("cache-size").and_then(|text| parse_mebibytes(text).ok()),
+        cache: said("cache-share").and_then(|text| parse_mebibytes(text).ok()),
     }
 }
 
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn rates_are_megabits_and_sizes_mebibytes() {
-        let parameters = [("upload-limit", "80"), ("cache-size", "512")];
+        let parameters = [("upload-limit", "80"), ("cache-share", "512")];
         let parameters = parameters.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         let record = VolumeRecord { parameters, ..VolumeRecord::default() };
         let limits = from_record(&record);
