@@ -19,6 +19,8 @@ use crate::meta::{Caller, Ino, Meta, Name, Timestamp};
 
 /// The directory of everything the controller keeps, in the root of a file system.
 pub const HOME: &str = ".jfs-csi";
+/// The drawer of directories that are not in their place yet.
+pub const MAKING: &str = "making";
 /// Longest id: the name of a record that is being replaced is somewhat longer, and must fit.
 pub const MAX_ID: usize = 200;
 /// Longest text of a record: that of a symbolic link.
@@ -158,9 +160,21 @@ pub async fn all<T: Kept>(meta: &Meta) -> Result<Vec<T>> {
     Ok(records.into_iter().flatten().collect())
 }
 
-/// Removes what replacements that were broken off have left behind.
+/// Removes what was broken off and has been left behind: replacements of records, and directories that
+/// never came to their place.
 pub async fn tidy(meta: &Meta) -> Result<()> {
     let edge = Timestamp::now().sec - 3600;
+    if let Some(making) = drawer(meta, MAKING).await? {
+        for entry in meta.entries(making, true).await? {
+            let old = entry.attr.as_ref().is_some_and(|attr| attr.ctime.sec < edge);
+            if old {
+                match meta.rmdir_with(&Caller::root(), making, &entry.name, true).await {
+                    Ok(()) | Err(Error::NotFound | Error::NotEmpty) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
     for kind in [VolumeRecord::DRAWER, SnapshotRecord::DRAWER] {
         let Some(drawer) = drawer(meta, kind).await? else { continue };
         for entry in meta.entries(drawer, true).await? {

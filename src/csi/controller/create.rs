@@ -3,8 +3,6 @@
 //! The record is written first and says what is to be there; everything after it can be done again,
 //! so that a call that was broken off anywhere is finished by the next one.
 
-use std::sync::Arc;
-
 use tonic::Status;
 use uuid::Uuid;
 
@@ -12,10 +10,11 @@ use super::parameters::{Mutable, Parameters};
 use super::system::System;
 use super::volumes::{self, Found, directory};
 use super::{capability, snapshots};
+use crate::csi::busy::Busy;
 use crate::csi::kube::Kube;
 use crate::csi::proto::csi::volume_content_source::Type;
 use crate::csi::proto::csi::{CapacityRange, CreateVolumeRequest, Volume, VolumeContentSource};
-use crate::csi::records::{self, Source, VolumeRecord};
+use crate::csi::records::{self, MAKING, Source, VolumeRecord};
 use crate::csi::{pattern, place};
 use crate::error::{Error, Result};
 use crate::meta::client::Progress;
@@ -27,8 +26,6 @@ use crate::meta::{Caller, Ino, Limits, Meta, Name, Timestamp};
 
 /// Who uses a volume is not known when it is made, so it is open to all; the pod sees nothing else.
 const MODE: u16 = 0o777;
-/// The drawer of directories that are not in their place yet.
-const MAKING: &str = "making";
 
 /// A volume that is asked for.
 pub struct Wanted {
@@ -112,9 +109,16 @@ impl Wanted {
 }
 
 /// Makes the volume, or finishes what was begun.
-pub async fn create(system: &Arc<System>, wanted: Wanted) -> Result<Volume, Status> {
+pub async fn create(system: &System, wanted: Wanted, busy: &Busy) -> Result<Volume, Status> {
     let meta = &*system.meta;
     let Wanted { record, capacity, mode, owner, inodes } = wanted;
+    // Neither the source nor a directory that is shared may go meanwhile.
+    let _source = match &record.source {
+        Some(Source::Volume(id)) => Some(busy.share("volume", id)?),
+        Some(Source::Snapshot(id)) => Some(busy.share("snapshot", id)?),
+        None => None,
+    };
+    let _path = record.patterned.then(|| busy.begin("path", &record.path)).transpose()?;
     let found = match volumes::find(meta, &record.id).await? {
         // A directory of that name is another volume's, if this one lies elsewhere.
         Some(found) if !found.is_recorded && record.path != found.record.path => None,

@@ -7,6 +7,7 @@ use tracing::info;
 
 use super::system::System;
 use super::volumes;
+use crate::csi::busy::Busy;
 use crate::csi::place;
 use crate::csi::records::{self, VolumeRecord};
 use crate::error::{Error, Result};
@@ -15,13 +16,15 @@ use crate::meta::{Caller, Ino, Meta, Name};
 
 /// Deletes the volume: its directory is out of the way at once, and removed in the background. What
 /// this driver has not made, and what does not have the name of a dynamic volume, is left alone.
-pub async fn delete(system: &Arc<System>, id: &str) -> Result<(), Status> {
+pub async fn delete(system: &Arc<System>, id: &str, busy: &Busy) -> Result<(), Status> {
     let meta = &*system.meta;
     let Some(found) = volumes::find(meta, id).await? else {
         info!(id, "nothing is deleted: there is no volume of that name that was made here");
         return Ok(());
     };
     let path = &found.record.path;
+    // Of two that share a directory, the second to be deleted must see that the first is gone.
+    let _path = found.record.patterned.then(|| busy.begin("path", path)).transpose()?;
     if let Some(dir) = found.dir {
         match user_of(meta, &found.record).await? {
             Some(other) => info!(id, other, "/{path} is kept: another volume uses it"),

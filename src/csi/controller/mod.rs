@@ -220,7 +220,7 @@ impl Service for Controller {
         let work = async move {
             let wanted = Wanted::read(&request, me.kube.as_ref().as_ref()).await?;
             let system = me.system(&request.secrets, &request.name, deadline).await?;
-            let volume = create::create(&system, wanted).await?;
+            let volume = create::create(&system, wanted, &me.busy).await?;
             drop(turn);
             Ok(CreateVolumeResponse { volume: Some(volume) })
         };
@@ -238,7 +238,7 @@ impl Service for Controller {
         let id = request.volume_id.clone();
         let work = async move {
             let system = me.system(&request.secrets, &request.volume_id, deadline).await?;
-            delete::delete(&system, &request.volume_id).await?;
+            delete::delete(&system, &request.volume_id, &me.busy).await?;
             drop(turn);
             Ok(DeleteVolumeResponse {})
         };
@@ -336,7 +336,7 @@ impl Service for Controller {
         }
         let turns = (
             self.busy.begin("snapshot", &request.name)?,
-            self.busy.begin("volume", &request.source_volume_id)?,
+            self.busy.share("volume", &request.source_volume_id)?,
         );
         let id = request.name.clone();
         let work = async move {

@@ -92,18 +92,22 @@ impl System {
         }
         let system = Arc::clone(self);
         tokio::spawn(async move {
+            let mut is_clean = false;
             for attempt in 1..=TRIES {
                 match system.sweep_all().await {
-                    Ok(()) | Err(Error::Interrupted) => break,
+                    Ok(()) => is_clean = true,
+                    Err(Error::Interrupted) => {}
                     Err(error) => {
                         warn!(volume = system.access.name(), attempt, %error, "removing deleted volumes");
                         tokio::time::sleep(BETWEEN).await;
+                        continue;
                     }
                 }
+                break;
             }
             system.sweeping.store(false, Ordering::Release);
             // What was discarded after the last look and before the flag fell.
-            if system.sweep.check().is_ok() && system.has_discarded().await {
+            if is_clean && system.has_discarded().await {
                 system.start_sweep();
             }
         });
@@ -116,8 +120,7 @@ impl System {
             };
             Ok::<_, Error>(!self.meta.entries(deleting, false).await?.is_empty())
         };
-        // What cannot be listed now was tried often enough.
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        // What cannot be listed now is found by the next one who looks.
         listed.await.unwrap_or(false)
     }
 
