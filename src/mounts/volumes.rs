@@ -4,10 +4,10 @@
 //! one pool of uploads. One that limits its own bandwidth has a store of its own, over the same
 //! metadata. Mounts that name the same cache directories have one cache.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use prometheus::Registry;
 use tracing::{info, warn};
@@ -51,9 +51,9 @@ impl Volumes {
     pub async fn lease(&self, id: &VolumeId, access: &Access, args: &MountArgs) -> Result<Lease> {
         let options = self.meta_options(args);
         let meta_key = format!("{} {options:?}", access.id());
-        let fresh = Cell::new(false);
+        let fresh = AtomicBool::new(false);
         let connect = || async {
-            fresh.set(true);
+            fresh.store(true, Ordering::Relaxed);
             let meta = access.connect(options).await?;
             if let Err(error) = meta.start(Registration::New).await {
                 close_meta(meta).await;
@@ -64,7 +64,7 @@ impl Volumes {
         let meta = self.metas.join(&meta_key, connect).await?;
         let leased = async {
             // Whoever opened it had keys that work; these may be others.
-            if !fresh.get() {
+            if !fresh.load(Ordering::Relaxed) {
                 access.update(&meta).await?;
             }
             self.lease_data(id, access, args, &meta_key, &meta).await

@@ -5,11 +5,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod bystander;
 mod copies;
 mod deleting;
 mod driver;
 mod failing;
 mod listing;
 mod making;
-mod sanity;

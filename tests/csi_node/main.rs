@@ -16,3 +16,4 @@ mod keys;
 mod life;
 mod publishing;
 mod restart;
+mod sanity;

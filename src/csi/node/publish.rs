@@ -45,6 +45,10 @@ pub fn wanted(request: &NodePublishVolumeRequest) -> Result<(Wanted, Vec<String>
         })?),
     };
     let mut unused = attributes.unused;
+    let mut of_a_process = args.general.of_a_process();
+    of_a_process.extend(args.metrics.metrics.as_ref().map(|_| "metrics"));
+    let why = "there is one process for all volumes";
+    unused.extend(of_a_process.iter().map(|name| format!("mount option {name}: {why}")));
     unused.extend(warnings.texts());
     unused.extend(access.unused().iter().map(|name| format!("{name}: of the Secret's envs")));
     let wanted = Wanted {

@@ -45,6 +45,20 @@ impl GeneralArgs {
         Ok(())
     }
 
+    /// What was said about a process of its own: of no use to a mount within another.
+    pub fn of_a_process(&self) -> Vec<&'static str> {
+        let said = [
+            ("background", self.background),
+            ("foreground", self.foreground),
+            ("log", self.log.is_some()),
+            ("force", self.force),
+            ("update-fstab", self.update_fstab),
+            ("disable-transparent-hugepage", self.disable_transparent_hugepage),
+            ("data-dir", self.data_dir.is_some()),
+        ];
+        said.into_iter().filter(|(_, said)| *said).map(|(name, _)| name).collect()
+    }
+
     pub fn log_file(&self) -> PathBuf {
         let default = || or_home("/var/log/juicefs.log", ".juicefs/juicefs.log");
         self.log.clone().unwrap_or_else(default)
