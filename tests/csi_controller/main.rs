@@ -12,4 +12,5 @@ mod driver;
 mod failing;
 mod listing;
 mod making;
+mod patterns;
 mod sanity;
