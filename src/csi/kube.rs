@@ -39,14 +39,13 @@ impl Kube {
     pub fn find(base: Option<&str>) -> Option<Self> {
         let account = PathBuf::from(ACCOUNT);
         let (token, ca) = (account.join("token"), account.join("ca.crt"));
-        let base = match base {
-            Some(base) => base.trim_end_matches('/').to_owned(),
-            None => {
-                let host = std::env::var("KUBERNETES_SERVICE_HOST").ok()?;
-                let port = std::env::var("KUBERNETES_SERVICE_PORT").unwrap_or("443".to_owned());
-                let host = if host.contains(':') { format!("[{host}]") } else { host };
-                format!("https://{host}:{port}")
-            }
+        let base = if let Some(base) = base {
+            base.trim_end_matches('/').to_owned()
+        } else {
+            let host = std::env::var("KUBERNETES_SERVICE_HOST").ok()?;
+            let port = std::env::var("KUBERNETES_SERVICE_PORT").unwrap_or("443".to_owned());
+            let host = if host.contains(':') { format!("[{host}]") } else { host };
+            format!("https://{host}:{port}")
         };
         Some(Self { base, token, ca })
     }

@@ -77,7 +77,7 @@ pub struct Settings {
     /// Which services to offer
     #[arg(long, env = "JFS_CSI_MODE", value_enum, default_value = "all")]
     pub mode: Mode,
-    /// Name of the driver, as StorageClasses and PVs have it
+    /// Name of the driver, as storage classes and PVs have it
     #[arg(long, env = "DRIVER_NAME", default_value = "csi.juicefs.com")]
     pub driver_name: String,
     /// Where it is noted what is published on this node

@@ -11,3 +11,4 @@ mod driver;
 mod failing;
 mod listing;
 mod making;
+mod patterns;

@@ -1,4 +1,4 @@
-//! Changing volumes that are there: their size, and what their VolumeAttributesClass says.
+//! Changing volumes that are there: their size, and what their `VolumeAttributesClass` says.
 
 use tonic::Status;
 

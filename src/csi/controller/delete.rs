@@ -26,13 +26,12 @@ pub async fn delete(system: &Arc<System>, id: &str, busy: &Busy) -> Result<(), S
     // Of two that share a directory, the second to be deleted must see that the first is gone.
     let _path = found.record.patterned.then(|| busy.begin("path", path)).transpose()?;
     if let Some(dir) = found.dir {
-        match user_of(meta, &found.record).await? {
-            Some(other) => info!(id, other, "/{path} is kept: another volume uses it"),
-            None => {
-                let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
-                let parent = meta.resolve(above).await?.0;
-                discard(system, (parent, &Name::new(name)?), id, dir).await?;
-            }
+        if let Some(other) = user_of(meta, &found.record).await? {
+            info!(id, other, "/{path} is kept: another volume uses it");
+        } else {
+            let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+            let parent = meta.resolve(above).await?.0;
+            discard(system, (parent, &Name::new(name)?), id, dir).await?;
         }
     }
     records::remove::<VolumeRecord>(meta, id).await?;

@@ -70,13 +70,11 @@ impl Fleet {
         let berth = self.berth(access.id());
         *lock(&berth.used) = Instant::now();
         let opening = tokio::spawn(async move { berth.open(access, given).await });
-        match tokio::time::timeout_at(deadline.instant(), opening).await {
-            Ok(opened) => opened.unwrap_or(Err(Error::Interrupted)),
-            Err(_) => {
-                let cause = "it cannot be opened within the deadline of the call".to_owned();
-                Err(Error::Unreachable { place, cause })
-            }
+        if let Ok(opened) = tokio::time::timeout_at(deadline.instant(), opening).await {
+            return opened.unwrap_or(Err(Error::Interrupted));
         }
+        let cause = "it cannot be opened within the deadline of the call".to_owned();
+        Err(Error::Unreachable { place, cause })
     }
 
     /// Everything that is known: what was asked for since the start, and what the directory of
@@ -164,13 +162,11 @@ impl Berth {
             return Ok(Arc::clone(&open.system));
         }
         let opening = System::open(Arc::clone(&access));
-        let system = match tokio::time::timeout(OPENING, opening).await {
-            Ok(opened) => opened?,
-            Err(_) => {
-                let cause = format!("it cannot be opened within {OPENING:?}");
-                return Err(Error::Unreachable { place: access.place(), cause });
-            }
+        let Ok(opened) = tokio::time::timeout(OPENING, opening).await else {
+            let cause = format!("it cannot be opened within {OPENING:?}");
+            return Err(Error::Unreachable { place: access.place(), cause });
         };
+        let system = opened?;
         *lock(&self.given) = given;
         if let Some(old) = open.replace(Open { system: Arc::clone(&system), mark }) {
             info!(volume = access.name(), "the Secret has changed");

@@ -379,9 +379,10 @@ impl Service for Controller {
         let said = |text: &'_ str| (!text.is_empty()).then(|| text.to_owned());
         let (volume, snapshot) = (said(&request.source_volume_id), said(&request.snapshot_id));
         let work = async {
-            let only = match request.secrets.is_empty() {
-                true => None,
-                false => Some(self.fleet.open(&request.secrets, deadline).await?),
+            let only = if request.secrets.is_empty() {
+                None
+            } else {
+                Some(self.fleet.open(&request.secrets, deadline).await?)
             };
             let which = (volume.as_deref(), snapshot.as_deref());
             list::snapshots(&self.fleet, only, which, &page, deadline).await

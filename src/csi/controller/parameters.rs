@@ -1,4 +1,4 @@
-//! Parameters of a StorageClass, and those that may change later.
+//! Parameters of a `StorageClass`, and those that may change later.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,7 +6,7 @@ use tonic::Status;
 
 use crate::options::sizes::{parse_mbps, parse_mebibytes};
 
-/// What a StorageClass says of a new volume.
+/// What a `StorageClass` says of a new volume.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     pub pattern: Option<String>,

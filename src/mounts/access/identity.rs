@@ -1,5 +1,7 @@
 //! What tells one file system from another.
 
+use std::fmt::Write;
+
 use ring::digest::{SHA256, digest};
 
 const REDIS_PORT: &str = "6379";
@@ -9,7 +11,11 @@ const REDIS_PORT: &str = "6379";
 pub fn of(address: &str, name: &str) -> String {
     let text = format!("{}\n{name}", place(address));
     let hash = digest(&SHA256, text.as_bytes());
-    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    hash.as_ref().iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string never fails.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// Scheme, hosts and the part of the store, in one spelling.
