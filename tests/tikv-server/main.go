@@ -33,6 +33,14 @@ func main() {
 	stores := flag.Int("stores", 1, "number of stores")
 	splits := flag.String("split", "", "comma separated keys in hex at which regions begin")
 	deaf := flag.Bool("deaf", false, "stores that PD knows and that do not answer")
+	message := flag.Int("max-message", 64<<20, "bytes of a message")
+	keys := flag.Int("max-keys", 0, "keys of a transaction, 0 for no limit")
+	bytes := flag.Int("max-bytes", 0, "bytes of a transaction, 0 for no limit")
+	value := flag.Int("max-value", 0, "bytes of a value, 0 for no limit")
+	secure := security{}
+	flag.StringVar(&secure.ca, "ca", "", "who has signed the certificates of clients; with it, all is TLS")
+	flag.StringVar(&secure.cert, "cert", "", "certificate of the servers")
+	flag.StringVar(&secure.key, "key", "", "key of the certificate")
 	flag.Parse()
 
 	cli, cluster, _, err := testutils.NewMockTiKV("", nil)
@@ -40,10 +48,13 @@ func main() {
 		log.Fatal(err)
 	}
 	time := &clock{}
-	faults := &faults{calls: map[string]uint64{}, cluster: cluster}
+	faults := &faults{calls: map[string]uint64{}, cluster: cluster, limits: newLimits(*keys, *bytes, *value)}
 	opts := []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(guard, faults.inject),
-		grpc.MaxRecvMsgSize(64 << 20), grpc.MaxSendMsgSize(64 << 20),
+		grpc.MaxRecvMsgSize(*message), grpc.MaxSendMsgSize(*message),
+	}
+	if secure.wanted() {
+		opts = append(opts, secure.option())
 	}
 	var storeIDs, peerIDs []uint64
 	for i := 0; i < *stores; i++ {
@@ -56,7 +67,7 @@ func main() {
 			continue
 		}
 		g := grpc.NewServer(opts...)
-		tikvpb.RegisterTikvServer(g, &tikvSrv{addr: l.Addr().String(), cli: cli, clock: time})
+		tikvpb.RegisterTikvServer(g, &tikvSrv{addr: l.Addr().String(), cli: cli, clock: time, faults: faults})
 		go func() { log.Fatal(g.Serve(l)) }()
 	}
 	rid := cluster.AllocID()
@@ -78,7 +89,7 @@ func main() {
 
 	l := listen()
 	g := grpc.NewServer(opts...)
-	pdpb.RegisterPDServer(g, &pdSrv{addr: l.Addr().String(), cluster: cluster, clock: time, faults: faults})
+	pdpb.RegisterPDServer(g, &pdSrv{url: secure.scheme() + l.Addr().String(), cluster: cluster, clock: time, faults: faults})
 	etcdpb.RegisterKVServer(g, &etcdSrv{kv: map[string]string{}, rev: 1})
 	go func() { log.Fatal(g.Serve(l)) }()
 
