@@ -16,7 +16,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/pingcap/kvproto/pkg/pdpb"
 	"github.com/pingcap/kvproto/pkg/tikvpb"
@@ -42,6 +44,9 @@ func main() {
 	flag.StringVar(&secure.cert, "cert", "", "certificate of the servers")
 	flag.StringVar(&secure.key, "key", "", "key of the certificate")
 	flag.Parse()
+
+	// Nobody reads on after the first line, and mocktikv logs to the same place.
+	signal.Ignore(syscall.SIGPIPE)
 
 	cli, cluster, _, err := testutils.NewMockTiKV("", nil)
 	if err != nil {

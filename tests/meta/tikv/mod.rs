@@ -2,5 +2,7 @@
 
 mod connecting;
 mod faults;
+mod many;
+mod one_phase;
 mod places;
 mod round_trips;

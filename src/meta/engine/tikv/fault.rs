@@ -50,11 +50,22 @@ pub(super) fn unknown_transaction(cause: &Cause) -> Option<u64> {
 /// the transaction was rolled back by someone who found it dead.
 pub(super) fn refuses(cause: &Cause) -> bool {
     match cause {
-        Cause::ResolveLockError(_) => true,
+        // Keys were locked and nothing more.
+        Cause::ResolveLockError(_) | Cause::OnePcFailure => true,
         Cause::KeyError(error) => is_refusal(error),
         Cause::ExtractedErrors(all) | Cause::MultipleKeyErrors(all) => {
             !all.is_empty() && all.iter().all(refuses)
         }
+        _ => false,
+    }
+}
+
+/// Whether the server will not commit in one phase, now or ever.
+pub(super) fn declines(cause: &Cause) -> bool {
+    match cause {
+        Cause::OnePcFailure => true,
+        Cause::RegionError(error) => error.max_timestamp_not_synced.is_some(),
+        Cause::ExtractedErrors(all) | Cause::MultipleKeyErrors(all) => all.iter().any(declines),
         _ => false,
     }
 }

@@ -13,6 +13,7 @@ use tikv_client::{
 use super::address::Address;
 use super::fault::engine_error;
 use super::patience::Patience;
+use super::phases::Phases;
 use super::txn::TikvTxn;
 use crate::error::Result;
 use crate::meta::engine::kv::{KvStore, KvTxn, Pair, Scan, StoreTraits};
@@ -31,6 +32,7 @@ const SEATS: u8 = 32;
 pub(super) struct Cluster {
     pub client: TransactionClient,
     pub address: Address,
+    pub phases: Phases,
 }
 
 pub(super) struct TikvStore {
@@ -141,7 +143,7 @@ pub(super) fn page(limit: usize, have: usize) -> u32 {
 
 impl TikvStore {
     pub fn new(client: TransactionClient, address: Address) -> Self {
-        Self { cluster: Arc::new(Cluster { client, address }) }
+        Self { cluster: Arc::new(Cluster { client, address, phases: Phases::new() }) }
     }
 }
 
