@@ -10,6 +10,11 @@ use crate::error::Error;
 /// for three seconds, and a region that moves for less.
 pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 
+/// What a server says of an answer that it may not send, and the library of one that it may not
+/// take, in the numbers of gRPC.
+const RESOURCE_EXHAUSTED: i32 = 8;
+const OUT_OF_RANGE: i32 = 11;
+
 /// Whether asking again may help: a lock or a region is in the way, or a server is busy, restarting
 /// or just not reached.
 pub(super) fn passes(cause: &Cause) -> bool {
@@ -28,6 +33,18 @@ pub(super) fn passes(cause: &Cause) -> bool {
         Cause::UndeterminedError(inner) => passes(inner),
         Cause::KeyError(error) => error.locked.is_some() || error.txn_not_found.is_some(),
         Cause::ExtractedErrors(all) | Cause::MultipleKeyErrors(all) => all.iter().any(passes),
+        _ => false,
+    }
+}
+
+/// Whether the answer is larger than a message may be: one of the servers', or of ours.
+pub(super) fn too_large(cause: &Cause) -> bool {
+    match cause {
+        Cause::GrpcAPI(status) => {
+            let code = i32::from(status.code());
+            code == RESOURCE_EXHAUSTED || code == OUT_OF_RANGE
+        }
+        Cause::ExtractedErrors(all) | Cause::MultipleKeyErrors(all) => all.iter().any(too_large),
         _ => false,
     }
 }

@@ -133,12 +133,15 @@ impl KvTxn for TikvTxn {
     async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
         let cluster = self.cluster.clone();
         let mut patience = Patience::new(&cluster, "a read").over(cluster.span(keys));
-        let full: Vec<_> = keys.iter().map(|key| cluster.full(key)).collect();
-        let values = loop {
-            if let Some(pairs) = patience.answer(self.inner.batch_get(full.clone())).await? {
-                break cluster.in_order(keys, pairs);
+        let mut values = Vec::with_capacity(keys.len());
+        while values.len() < keys.len() {
+            let left = &keys[values.len()..];
+            let some = &left[..left.len().min(patience.most())];
+            let full: Vec<_> = some.iter().map(|key| cluster.full(key)).collect();
+            if let Some(pairs) = patience.answer(self.inner.batch_get(full)).await? {
+                values.extend(cluster.in_order(some, pairs));
             }
-        };
+        }
         for (key, value) in keys.iter().zip(&values) {
             self.guards.insert(key.clone());
             self.seen.insert(key.clone(), value.clone());
@@ -153,7 +156,7 @@ impl KvTxn for TikvTxn {
         let mut scan = scan.clone();
         let mut all: Vec<Pair> = Vec::new();
         loop {
-            let limit = page(scan.limit, all.len());
+            let limit = page(scan.limit, all.len(), &patience);
             if limit == 0 || scan.start >= scan.end {
                 break;
             }
@@ -163,6 +166,7 @@ impl KvTxn for TikvTxn {
             let is_last = found.len() < limit as usize;
             if let Some((last, _)) = found.last() {
                 scan = scan.after(last);
+                patience.again(cluster.range(&scan));
             }
             all.extend(found);
             if is_last {
