@@ -2,8 +2,8 @@
 //
 // It stands on mocktikv, the store that the authors of TiKV's Go client test that client with:
 // multi-version values, Percolator's locks, regions with leaders and epochs. It is NOT TiKV: all of
-// it is one process without Raft, without durability, without limits on the size of a transaction,
-// without async commit, and one lock serialises every request, so it shows nothing about speed.
+// it is one process without Raft, without durability, without async commit, with limits only where
+// it is told to have some, and one lock serialises every request, so it shows nothing about speed.
 package main
 
 import (

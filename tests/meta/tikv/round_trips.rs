@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jfs::meta::op::rename::RenameMode;
+use jfs::meta::op::setattr::AttrSet;
 use jfs::meta::record::Slice;
 use jfs::meta::{Caller, Ino, Meta, Options, Registration, Timestamp};
 
@@ -124,7 +125,18 @@ async fn reads(vol: &Counted, commit: &[(&str, u64)]) -> BTreeMap<&'static str, 
         vol.meta.mkdir(&root, Ino::ROOT, &name(format!("d{i}")), 0o755, 0).await.expect("mkdir")
     });
     note("mkdir", made.await);
+    let made = vol.count(async |i| {
+        let (called, target) = (name(format!("s{i}")), "target".into());
+        vol.meta.symlink(&root, Ino::ROOT, &called, target).await.expect("symlink")
+    });
+    note("symlink", made.await);
     let ino = vol.meta.file("written").await;
+    let set = vol.count(async |i| {
+        let mode = Some(if i % 2 == 0 { 0o600 } else { 0o640 });
+        let set = AttrSet { mode, ..AttrSet::default() };
+        vol.meta.setattr(&root, ino, set).await.expect("setattr")
+    });
+    note("setattr", set.await);
     let written = vol.count(async |_| {
         let id = vol.meta.new_slice().await.expect("slice id");
         let slice = Slice { pos: 0, id, size: 1, off: 0, len: 1 };
@@ -159,8 +171,16 @@ async fn a_change_in_one_region_takes_a_timestamp_its_reads_and_one_request() {
     let reads = reads(&vol, &[("KvPrewrite", 1), ("tso", 1)]).await;
     // The chunk is read for the record to go behind, a node after its name, then what belongs to
     // it: of a file its other names, of a directory whether it has entries.
-    let expected =
-        [("create", 1), ("mkdir", 1), ("rename", 2), ("rmdir", 4), ("unlink", 3), ("write", 2)];
+    let expected = [
+        ("create", 1),
+        ("mkdir", 1),
+        ("rename", 2),
+        ("rmdir", 4),
+        ("setattr", 1),
+        ("symlink", 1),
+        ("unlink", 3),
+        ("write", 2),
+    ];
     assert_eq!(reads, BTreeMap::from(expected));
 }
 
