@@ -11,6 +11,7 @@ mod opened;
 mod ours;
 mod place;
 mod play;
+mod race;
 mod random;
 mod same;
 mod scripts;

@@ -30,6 +30,16 @@ fn both_clients_agree_after_random_work_on_sqlite() {
     within(LIMIT, || work_together(&Rig::sqlite()));
 }
 
+#[test]
+fn both_clients_agree_after_random_work_on_tikv() {
+    within(LIMIT, || work_together(&Rig::tikv()));
+}
+
+#[test]
+fn both_clients_agree_after_random_work_on_tikv_in_several_regions() {
+    within(LIMIT, || work_together(&Rig::split_tikv()));
+}
+
 fn work_together(rig: &Rig) {
     rig.format(&["--trash-days", "0"]);
     let (ours, go) = (rig.mount(&[]), rig.mount_by(Client::Go, &[]));

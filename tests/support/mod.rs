@@ -1,6 +1,7 @@
 //! What the tests share that talk to real servers and to the real Go client.
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
+pub mod aside;
 pub mod command;
 pub mod connection;
 pub mod data;

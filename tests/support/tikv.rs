@@ -78,8 +78,21 @@ impl TikvServer {
 
     /// As [`TikvServer::fail`], for keys that begin so.
     pub fn fail_key(&self, url: &str, key: &[u8], on: &str, what: &str, times: u32) {
-        let key = hex(&full_key(prefix_of(url), key));
-        self.ask(&format!("/fault?on={on}&what={what}&times={times}&key={key}&ms=300"));
+        self.fail_slowly(url, key, (on, what, times), Duration::from_millis(300));
+    }
+
+    /// As [`TikvServer::fail_key`], for faults that take a time of their own.
+    pub fn fail_slowly(&self, url: &str, key: &[u8], fault: (&str, &str, u32), delay: Duration) {
+        let (on, what, times) = fault;
+        let (key, ms) = (hex(&full_key(prefix_of(url), key)), delay.as_millis());
+        self.ask(&format!("/fault?on={on}&what={what}&times={times}&key={key}&ms={ms}"));
+    }
+
+    /// Makes entries of a directory, past all clients; they have no nodes behind them.
+    pub fn fill(&self, url: &str, dir: u64, count: usize) {
+        let entries = [b"A".as_slice(), &dir.to_le_bytes(), b"D"].concat();
+        let key = hex(&full_key(prefix_of(url), &entries));
+        self.ask(&format!("/fill?key={key}&count={count}"));
     }
 
     /// Moves the leader of the key's region to another store.
@@ -126,7 +139,7 @@ impl TikvServer {
     fn request(&self, what: &str) -> (String, String) {
         let ask = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect(&self.control)?;
-            stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+            stream.set_read_timeout(Some(Duration::from_mins(5)))?;
             write!(stream, "GET {what} HTTP/1.0\r\n\r\n")?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer)?;

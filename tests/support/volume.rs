@@ -50,12 +50,12 @@ impl Volume {
         Self::format(RedisServer::shared().fresh_url(), setting, None).await
     }
 
-    /// In several regions, so that a commit takes two phases and several servers.
+    /// In several regions, so that most commits take two phases and several servers.
     pub async fn tikv_with(setting: Setting) -> Self {
         Self::format(TikvServer::shared().fresh_split_url(), setting, None).await
     }
 
-    /// In one region.
+    /// In one region, so that commits take one phase.
     pub async fn tikv_in_one_region_with(setting: Setting) -> Self {
         Self::format(TikvServer::shared().fresh_url(), setting, None).await
     }
@@ -141,6 +141,9 @@ macro_rules! on_every_engine {
         $crate::on_every_engine!(@engine sqlite, sqlite_with, $setting; $($body),*);
         $crate::on_every_engine!(@engine redis, redis_with, $setting; $($body),*);
         $crate::on_every_engine!(@engine tikv, tikv_with, $setting; $($body),*);
+        $crate::on_every_engine!(
+            @engine tikv_in_one_region, tikv_in_one_region_with, $setting; $($body),*
+        );
     };
     (@engine $engine:ident, $open:ident, $setting:expr; $($body:ident),*) => {
         mod $engine {

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -29,6 +30,7 @@ func (c *control) handler() http.Handler {
 	mux.HandleFunc("/split", c.split)
 	mux.HandleFunc("/lead", c.lead)
 	mux.HandleFunc("/dump", c.dump)
+	mux.HandleFunc("/fill", c.fill)
 	return mux
 }
 
@@ -100,6 +102,44 @@ func (c *control) dump(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(pairs)
 }
 
+// fill makes entries of a directory past all clients, count of them, by the thousand: names are
+// numbers of eight digits, inodes count from one million on.
+func (c *control) fill(w http.ResponseWriter, r *http.Request) {
+	dir, err := hex.DecodeString(r.FormValue("key"))
+	count, err2 := strconv.Atoi(r.FormValue("count"))
+	if err != nil || err2 != nil {
+		http.Error(w, "bad directory", http.StatusBadRequest)
+		return
+	}
+	for first := 0; first < count; first += 1000 {
+		start, commit := c.now(), c.now()
+		var keys [][]byte
+		var puts []*kvrpcpb.Mutation
+		for i := first; i < first+1000 && i < count; i++ {
+			key := append(append([]byte{}, dir...), fmt.Sprintf("%08d", i)...)
+			entry := append([]byte{1}, binary.BigEndian.AppendUint64(nil, uint64(1_000_000+i))...)
+			keys = append(keys, key)
+			puts = append(puts, &kvrpcpb.Mutation{Op: kvrpcpb.Op_Put, Key: key, Value: entry})
+		}
+		req := &kvrpcpb.PrewriteRequest{Mutations: puts, PrimaryLock: keys[0], StartVersion: start, LockTtl: 3000}
+		for _, err := range c.store.MvccStore.Prewrite(req) {
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusConflict)
+				return
+			}
+		}
+		if err := c.store.MvccStore.Commit(keys, start, commit); err != nil {
+			http.Error(w, err.Error(), http.StatusConflict)
+			return
+		}
+	}
+}
+
+func (c *control) now() uint64 {
+	ph, lo := c.clock.alloc(1)
+	return uint64(ph)<<18 + uint64(lo)
+}
+
 // resolve finishes what clients that ended right after a commit have left to the next reader.
 func (c *control) resolve(start, end []byte) error {
 	store := c.store.MvccStore
@@ -107,8 +147,7 @@ func (c *control) resolve(start, end []byte) error {
 	if err != nil {
 		return err
 	}
-	ph, lo := c.clock.alloc(1)
-	now := uint64(ph)<<18 + uint64(lo)
+	now := c.now()
 	for _, lock := range locks {
 		ttl, commit, _, err := store.CheckTxnStatus(lock.PrimaryLock, lock.LockVersion, now, now, false, false)
 		if err != nil {

@@ -32,6 +32,7 @@ type faults struct {
 	queue   []*fault
 	calls   map[string]uint64
 	cluster *testutils.MockCluster
+	limits  *limits
 }
 
 func (f *faults) count(method string) {
@@ -61,15 +62,30 @@ func (f *faults) next(method string, req interface{}) *fault {
 	return nil
 }
 
-// inject is the interceptor of all single requests.
+// inject is the interceptor of requests that come alone.
 func (f *faults) inject(ctx context.Context, req interface{}, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (interface{}, error) {
-	method := path.Base(info.FullMethod)
+	return f.answer(ctx, path.Base(info.FullMethod), req, h)
+}
+
+// answer is what a request of either kind goes through: alone or one of a stream.
+func (f *faults) answer(ctx context.Context, method string, req interface{}, h grpc.UnaryHandler) (interface{}, error) {
 	f.count(method)
+	if err := f.limits.check(req); err != nil {
+		return nil, err
+	}
 	one := f.next(method, req)
 	if one == nil {
 		return h(ctx, req)
 	}
 	switch one.what {
+	case "late": // carried out, long after whoever asked has gone
+		time.Sleep(one.delay)
+		return h(context.Background(), req)
+	case "decline": // does not commit in one phase, and says so
+		if prewrite, ok := req.(*kvrpcpb.PrewriteRequest); ok {
+			prewrite.TryOnePc = false
+		}
+		return h(ctx, req)
 	case "delay":
 		time.Sleep(one.delay)
 		return h(ctx, req)
@@ -109,6 +125,8 @@ func (f *faults) refusal(req interface{}, what string) interface{} {
 		e = &errorpb.Error{Message: "stale epoch", EpochNotMatch: &errorpb.EpochNotMatch{CurrentRegions: []*metapb.Region{region}}}
 	case "busy":
 		e = &errorpb.Error{Message: "server is busy", ServerIsBusy: &errorpb.ServerIsBusy{Reason: "on purpose"}}
+	case "new-leader": // one that does not know yet which timestamps were read at
+		e = &errorpb.Error{Message: "max timestamp not synced", MaxTimestampNotSynced: &errorpb.MaxTimestampNotSynced{}}
 	default:
 		return nil
 	}
@@ -165,6 +183,6 @@ func keysOf(req interface{}) [][]byte {
 }
 
 func isFault(what string) bool {
-	const all = " delay refuse lose hang lose-hang not-leader no-leader stale-epoch busy "
+	const all = " delay late refuse lose hang lose-hang decline not-leader no-leader stale-epoch busy new-leader "
 	return strings.Contains(all, " "+what+" ")
 }

@@ -2,8 +2,8 @@
 //
 // It stands on mocktikv, the store that the authors of TiKV's Go client test that client with:
 // multi-version values, Percolator's locks, regions with leaders and epochs. It is NOT TiKV: all of
-// it is one process without Raft, without durability, without limits on the size of a transaction,
-// without async commit, and one lock serialises every request, so it shows nothing about speed.
+// it is one process without Raft, without durability, without async commit, with limits only where
+// it is told to have some, and one lock serialises every request, so it shows nothing about speed.
 package main
 
 import (
@@ -16,7 +16,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/pingcap/kvproto/pkg/pdpb"
 	"github.com/pingcap/kvproto/pkg/tikvpb"
@@ -33,17 +35,31 @@ func main() {
 	stores := flag.Int("stores", 1, "number of stores")
 	splits := flag.String("split", "", "comma separated keys in hex at which regions begin")
 	deaf := flag.Bool("deaf", false, "stores that PD knows and that do not answer")
+	message := flag.Int("max-message", 64<<20, "bytes of a message")
+	keys := flag.Int("max-keys", 0, "keys of a transaction, 0 for no limit")
+	bytes := flag.Int("max-bytes", 0, "bytes of a transaction, 0 for no limit")
+	value := flag.Int("max-value", 0, "bytes of a value, 0 for no limit")
+	secure := security{}
+	flag.StringVar(&secure.ca, "ca", "", "who has signed the certificates of clients; with it, all is TLS")
+	flag.StringVar(&secure.cert, "cert", "", "certificate of the servers")
+	flag.StringVar(&secure.key, "key", "", "key of the certificate")
 	flag.Parse()
+
+	// Nobody reads on after the first line, and mocktikv logs to the same place.
+	signal.Ignore(syscall.SIGPIPE)
 
 	cli, cluster, _, err := testutils.NewMockTiKV("", nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	time := &clock{}
-	faults := &faults{calls: map[string]uint64{}, cluster: cluster}
+	faults := &faults{calls: map[string]uint64{}, cluster: cluster, limits: newLimits(*keys, *bytes, *value)}
 	opts := []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(guard, faults.inject),
-		grpc.MaxRecvMsgSize(64 << 20), grpc.MaxSendMsgSize(64 << 20),
+		grpc.MaxRecvMsgSize(*message), grpc.MaxSendMsgSize(*message),
+	}
+	if secure.wanted() {
+		opts = append(opts, secure.option())
 	}
 	var storeIDs, peerIDs []uint64
 	for i := 0; i < *stores; i++ {
@@ -56,7 +72,7 @@ func main() {
 			continue
 		}
 		g := grpc.NewServer(opts...)
-		tikvpb.RegisterTikvServer(g, &tikvSrv{addr: l.Addr().String(), cli: cli, clock: time})
+		tikvpb.RegisterTikvServer(g, &tikvSrv{addr: l.Addr().String(), cli: cli, clock: time, faults: faults})
 		go func() { log.Fatal(g.Serve(l)) }()
 	}
 	rid := cluster.AllocID()
@@ -78,7 +94,7 @@ func main() {
 
 	l := listen()
 	g := grpc.NewServer(opts...)
-	pdpb.RegisterPDServer(g, &pdSrv{addr: l.Addr().String(), cluster: cluster, clock: time, faults: faults})
+	pdpb.RegisterPDServer(g, &pdSrv{url: secure.scheme() + l.Addr().String(), cluster: cluster, clock: time, faults: faults})
 	etcdpb.RegisterKVServer(g, &etcdSrv{kv: map[string]string{}, rev: 1})
 	go func() { log.Fatal(g.Serve(l)) }()
 

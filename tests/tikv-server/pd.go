@@ -21,7 +21,7 @@ const clusterID = 7000000000000000001
 
 type pdSrv struct {
 	pdpb.PDServer
-	addr      string
+	url       string
 	cluster   *testutils.MockCluster
 	clock     *clock
 	faults    *faults
@@ -39,7 +39,7 @@ type clock struct {
 func hdr() *pdpb.ResponseHeader { return &pdpb.ResponseHeader{ClusterId: clusterID} }
 
 func (p *pdSrv) GetMembers(context.Context, *pdpb.GetMembersRequest) (*pdpb.GetMembersResponse, error) {
-	m := &pdpb.Member{Name: "pd-mock", MemberId: 1, ClientUrls: []string{"http://" + p.addr}, PeerUrls: []string{"http://" + p.addr}}
+	m := &pdpb.Member{Name: "pd-mock", MemberId: 1, ClientUrls: []string{p.url}, PeerUrls: []string{p.url}}
 	return &pdpb.GetMembersResponse{Header: hdr(), Members: []*pdpb.Member{m}, Leader: m, EtcdLeader: m}, nil
 }
 func (p *clock) alloc(n int64) (int64, int64) {

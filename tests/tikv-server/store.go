@@ -20,6 +20,7 @@ type tikvSrv struct {
 	addr              string
 	cli               *testutils.MockClient
 	clock             *clock
+	faults            *faults
 }
 
 // call forwards one decoded gRPC request to mocktikv's dispatcher.

@@ -27,6 +27,7 @@ async fn a_server_that_is_not_there_is_named() {
     let error = refusal(&url).await;
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains(&url), "{error}");
+    assert!(error.to_string().contains("Connection refused"), "{error}");
 }
 
 #[tokio::test]
@@ -60,22 +61,18 @@ async fn files_for_tls_that_are_no_good_are_named() {
     assert!(damaged.contains("not a PEM file"), "{damaged}");
 }
 
-/// A server without TLS, spoken to with TLS.
+/// Something listens there and never says a word.
 #[tokio::test]
-async fn a_handshake_that_fails_is_an_error() {
-    let folder = TempDir::new().expect("a temporary folder");
-    let (cert, key) = (folder.path().join("cert"), folder.path().join("key"));
-    let made = std::process::Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=x"])
-        .arg("-keyout")
-        .arg(&key)
-        .arg("-out")
-        .arg(&cert)
-        .output()
-        .expect("openssl");
-    assert!(made.status.success());
-    let (cert, key) = (cert.display(), key.display());
-    let url = format!("{}?ca={cert}&cert={cert}&key={key}", TikvServer::shared().fresh_url());
+async fn a_server_that_says_nothing_is_an_error_in_time() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("tikv://{}/x", silent.local_addr().unwrap());
     let error = refusal(&url).await;
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains("does not answer as a PD server"), "{error}");
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_has_is_named() {
+    let error = refusal("tikv://no-such-host.invalid:2379/x").await.to_string();
+    assert!(error.contains("no-such-host.invalid:2379: "), "{error}");
 }

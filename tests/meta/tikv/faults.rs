@@ -4,31 +4,33 @@ use std::sync::Arc;
 
 use jfs::meta::engine::{Key, Record};
 use jfs::meta::record::{Counter, Slice};
-use jfs::meta::{Caller, Meta, Timestamp};
+use jfs::meta::{Caller, Meta, Sid, Timestamp};
 
 use crate::support::tikv::TikvServer;
 use crate::support::tree::{Tree, name};
 use crate::support::volume::{Volume, setting};
 
 /// What passes after one or two attempts of the library or of ours.
-const PASSING: [&str; 7] =
-    ["refuse", "lose", "delay", "not-leader", "no-leader", "stale-epoch", "busy"];
+const PASSING: [&str; 8] =
+    ["refuse", "lose", "delay", "not-leader", "no-leader", "stale-epoch", "busy", "new-leader"];
 /// More than the library tries, so that the request is given up.
-const ALWAYS: u32 = 11;
+pub const ALWAYS: u32 = 11;
 
 /// A client that flushes nothing on its own, so that the next commit is the test's.
-struct Wire {
-    meta: Arc<Meta>,
-    url: String,
+pub struct Wire {
+    pub meta: Arc<Meta>,
+    pub url: String,
     _volume: Volume,
 }
 
 impl Wire {
-    async fn new() -> Self {
+    /// In several regions, where a commit takes two phases.
+    pub async fn new() -> Self {
         Self::over(Volume::tikv_with(setting()).await).await
     }
 
-    async fn in_one_region() -> Self {
+    /// In one region, where it takes one.
+    pub async fn in_one_region() -> Self {
         Self::over(Volume::tikv_in_one_region_with(setting()).await).await
     }
 
@@ -40,17 +42,17 @@ impl Wire {
         Self { meta, url: volume.url.clone(), _volume: volume }
     }
 
-    fn fail(&self, on: &str, what: &str, times: u32) {
+    pub fn fail(&self, on: &str, what: &str, times: u32) {
         TikvServer::shared().fail(&self.url, on, what, times);
     }
 
-    async fn inodes(&self) -> i64 {
+    pub async fn inodes(&self) -> i64 {
         self.meta.flush().await.expect("flush");
         self.meta.engine().counter(Counter::TotalInodes).await.expect("counter")
     }
 
     /// A bit of everything; every step must succeed, and leave what it should.
-    async fn work(&self, round: usize, mut fail: impl FnMut()) {
+    pub async fn work(&self, round: usize, mut fail: impl FnMut()) {
         let (dir, file) = (format!("d/sub{round}"), format!("d/f{round}"));
         let links = self.meta.attr("d").await.nlink;
         fail();
@@ -78,7 +80,12 @@ impl Wire {
 }
 
 async fn passes(on: &str) {
-    let wire = Wire::new().await;
+    for wire in [Wire::new().await, Wire::in_one_region().await] {
+        passes_on(&wire, on).await;
+    }
+}
+
+async fn passes_on(wire: &Wire, on: &str) {
     let before = wire.inodes().await;
     for (round, what) in PASSING.iter().enumerate() {
         wire.work(round, || wire.fail(on, what, 1)).await;
@@ -104,7 +111,7 @@ async fn what_goes_wrong_once_with_a_commit_is_not_noticed() {
 /// The commit takes effect and nobody hears of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_whose_answers_are_all_lost_is_done_once() {
-    let wire = Wire::in_one_region().await;
+    let wire = Wire::new().await;
     let before = wire.inodes().await;
     wire.fail("KvCommit", "lose", ALWAYS);
     wire.meta.dir("d/sub").await;
@@ -115,7 +122,7 @@ async fn a_commit_whose_answers_are_all_lost_is_done_once() {
 /// The commit never arrives, and nobody knows: it is taken back, and only then repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_never_arrives_is_repeated_once() {
-    let wire = Wire::in_one_region().await;
+    let wire = Wire::new().await;
     let before = wire.inodes().await;
     wire.fail("KvCommit", "refuse", ALWAYS);
     wire.meta.dir("d/sub").await;
@@ -126,7 +133,7 @@ async fn a_commit_that_never_arrives_is_repeated_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_counter_whose_commit_is_lost_counts_once() {
     for what in ["lose", "refuse"] {
-        let wire = Wire::in_one_region().await;
+        let wire = Wire::new().await;
         let engine = wire.meta.engine();
         let before = engine.counter(Counter::UsedSpace).await.expect("counter");
         wire.fail("KvCommit", what, ALWAYS);
@@ -136,10 +143,29 @@ async fn a_counter_whose_commit_is_lost_counts_once() {
     }
 }
 
+/// What is written whatever is there has nothing that would tell, unless someone has looked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regression_a_session_is_stored_by_a_server_that_is_busy_for_a_moment() {
+    for wire in [Wire::new().await, Wire::in_one_region().await] {
+        let (engine, sid) = (wire.meta.engine(), Sid(77));
+        for (on, what) in [("KvPrewrite", "busy"), ("KvPrewrite", "lose"), ("KvCommit", "busy")] {
+            wire.fail(on, what, 1);
+            engine.put_session(sid, 100, b"{}").await.expect("stored");
+            assert_eq!(
+                engine.session(sid).await.expect("read").map(|found| found.expire),
+                Some(100)
+            );
+            wire.fail(on, what, 1);
+            engine.remove_session(sid).await.expect("removed");
+            assert!(engine.session(sid).await.expect("read").is_none());
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_whose_commit_is_lost_is_appended_once() {
     for what in ["lose", "refuse"] {
-        let wire = Wire::in_one_region().await;
+        let wire = Wire::new().await;
         let ino = wire.meta.file("f").await;
         let id = wire.meta.new_slice().await.expect("slice id");
         let slice = Slice { pos: 0, id, size: 100, off: 0, len: 100 };
@@ -168,7 +194,7 @@ async fn regions_may_move_under_a_working_client() {
 /// What a client that died has locked is in the way for a moment only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_locks_of_a_dead_client_expire() {
-    let wire = Wire::in_one_region().await;
+    let wire = Wire::new().await;
     let dir = wire.meta.ino("d").await;
     let dead = {
         let meta = wire.meta.clone();
@@ -178,10 +204,10 @@ async fn the_locks_of_a_dead_client_expire() {
             meta.mkdir(&Caller::root(), dir, &name("locked"), 0o755, 0).await.map(drop)
         })
     };
-    let prewrites = || TikvServer::shared().calls().get("KvCommit").copied().unwrap_or(0);
-    let before = prewrites();
+    let commits = || TikvServer::shared().calls().get("KvCommit").copied().unwrap_or(0);
+    let before = commits();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while prewrites() == before {
+    while commits() == before {
         assert!(std::time::Instant::now() < deadline, "it never commits");
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }

@@ -2,5 +2,9 @@
 
 mod connecting;
 mod faults;
+mod large;
+mod many;
+mod one_phase;
 mod places;
 mod round_trips;
+mod tls;

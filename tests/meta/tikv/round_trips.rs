@@ -4,12 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jfs::meta::op::rename::RenameMode;
+use jfs::meta::op::setattr::AttrSet;
 use jfs::meta::record::Slice;
 use jfs::meta::{Caller, Ino, Meta, Options, Registration, Timestamp};
 
 use crate::support::tikv::TikvServer;
 use crate::support::tree::{Tree, name};
 use crate::support::volume::setting;
+
+/// Of which the fewest requests count.
+const TRIES: usize = 6;
 
 /// A volume on a server of its own, where nobody else's requests are counted.
 struct Counted {
@@ -19,6 +24,14 @@ struct Counted {
 
 impl Counted {
     async fn new() -> Self {
+        Self::on(TikvServer::fresh_url).await
+    }
+
+    async fn in_several_regions() -> Self {
+        Self::on(TikvServer::fresh_split_url).await
+    }
+
+    async fn on(fresh: fn(&TikvServer) -> String) -> Self {
         let server = TikvServer::start(&[]);
         let options = Options {
             no_background_jobs: true,
@@ -27,7 +40,7 @@ impl Counted {
             skip_dir_mtime: Duration::from_hours(1),
             ..Options::default()
         };
-        let meta = Meta::attach(&server.fresh_url(), options).await.expect("connect");
+        let meta = Meta::attach(&fresh(&server), options).await.expect("connect");
         meta.init(setting(), false).await.expect("format");
         meta.load().await.expect("load");
         meta.start(Registration::None).await.expect("start");
@@ -40,7 +53,7 @@ impl Counted {
     /// Requests by method; flushing runs beside it, so the fewest of some tries count.
     async fn count<T>(&self, mut work: impl AsyncFnMut(usize) -> T) -> BTreeMap<String, u64> {
         let mut fewest: Option<BTreeMap<String, u64>> = None;
-        for attempt in 0..6 {
+        for attempt in 0..TRIES {
             self.meta.flush().await.expect("flush");
             self.quiet().await;
             let before = self.server.calls();
@@ -93,29 +106,94 @@ async fn a_read_takes_a_timestamp_and_one_or_two_reads() {
     assert_eq!(missed.await, calls(&[("KvBatchGet", 1), ("tso", 1)]));
 }
 
-/// A timestamp, the read and the commit; the second commit is that of the other keys, which nobody
-/// waits for.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn making_takes_a_transaction() {
-    let vol = Counted::new().await;
+/// How often the store is read from before a commit.
+async fn reads(vol: &Counted, commit: &[(&str, u64)]) -> BTreeMap<&'static str, u64> {
     let root = Caller::root();
-    let transaction = calls(&[("KvBatchGet", 1), ("KvCommit", 2), ("KvPrewrite", 1), ("tso", 2)]);
+    let mut reads = BTreeMap::new();
+    let mut note = |what, mut asked: BTreeMap<String, u64>| {
+        let count = |n: Option<u64>| n.unwrap_or(0);
+        let read = count(asked.remove("KvBatchGet")) + count(asked.remove("KvScan"));
+        assert_eq!(asked, calls(commit), "{what}");
+        reads.insert(what, read);
+    };
     let made = vol.count(async |i| {
         let called = name(format!("f{i}"));
         vol.meta.create(&root, Ino::ROOT, &called, (0o644, 0), true).await.expect("create")
     });
-    assert_eq!(made.await, transaction);
+    note("create", made.await);
     let made = vol.count(async |i| {
         vol.meta.mkdir(&root, Ino::ROOT, &name(format!("d{i}")), 0o755, 0).await.expect("mkdir")
     });
-    assert_eq!(made.await, transaction);
+    note("mkdir", made.await);
+    let made = vol.count(async |i| {
+        let (called, target) = (name(format!("s{i}")), "target".into());
+        vol.meta.symlink(&root, Ino::ROOT, &called, target).await.expect("symlink")
+    });
+    note("symlink", made.await);
     let ino = vol.meta.file("written").await;
+    let set = vol.count(async |i| {
+        let mode = Some(if i % 2 == 0 { 0o600 } else { 0o640 });
+        let set = AttrSet { mode, ..AttrSet::default() };
+        vol.meta.setattr(&root, ino, set).await.expect("setattr")
+    });
+    note("setattr", set.await);
     let written = vol.count(async |_| {
         let id = vol.meta.new_slice().await.expect("slice id");
         let slice = Slice { pos: 0, id, size: 1, off: 0, len: 1 };
         vol.meta.write(ino, 0, 0, slice, Timestamp::now()).await.expect("write");
     });
-    // The node for the plan, the chunk for the record to go behind.
-    let twice = calls(&[("KvBatchGet", 2), ("KvCommit", 2), ("KvPrewrite", 1), ("tso", 2)]);
-    assert_eq!(written.await, twice);
+    note("write", written.await);
+    let moved = vol.count(async |i| {
+        let (old, new) = (name(format!("f{i}")), name(format!("g{i}")));
+        let (from, to) = ((Ino::ROOT, &old), (Ino::ROOT, &new));
+        vol.meta.rename(&root, from, to, RenameMode::Replace).await.expect("rename")
+    });
+    note("rename", moved.await);
+    // With another name left, or the data would be deleted as well.
+    for i in 0..TRIES {
+        vol.meta.hard_link(&format!("g{i}"), &format!("h{i}")).await.expect("link");
+    }
+    let gone = vol.count(async |i| {
+        vol.meta.unlink(&root, Ino::ROOT, &name(format!("g{i}"))).await.expect("unlink");
+    });
+    note("unlink", gone.await);
+    let gone = vol.count(async |i| {
+        vol.meta.rmdir(&root, Ino::ROOT, &name(format!("d{i}"))).await.expect("rmdir");
+    });
+    note("rmdir", gone.await);
+    reads
+}
+
+/// A timestamp, the reads, and the request that writes the keys is the commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_in_one_region_takes_a_timestamp_its_reads_and_one_request() {
+    let vol = Counted::new().await;
+    let reads = reads(&vol, &[("KvPrewrite", 1), ("tso", 1)]).await;
+    // The chunk is read for the record to go behind, a node after its name, then what belongs to
+    // it: of a file its other names, of a directory whether it has entries.
+    let expected = [
+        ("create", 1),
+        ("mkdir", 1),
+        ("rename", 2),
+        ("rmdir", 4),
+        ("setattr", 1),
+        ("symlink", 1),
+        ("unlink", 3),
+        ("write", 2),
+    ];
+    assert_eq!(reads, BTreeMap::from(expected));
+}
+
+/// In several, two timestamps, and two phases; the second commit is that of the other keys, which
+/// nobody waits for. Requests to several regions go out at once, so they are one round trip.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_in_several_regions_takes_two_phases() {
+    let vol = Counted::in_several_regions().await;
+    let root = Caller::root();
+    let made = vol.count(async |i| {
+        vol.meta.mkdir(&root, Ino::ROOT, &name(format!("d{i}")), 0o755, 0).await.expect("mkdir")
+    });
+    let made = made.await;
+    assert_eq!(made.get("tso"), Some(&2), "{made:?}");
+    assert!(made.get("KvCommit").is_some_and(|commits| *commits >= 2), "{made:?}");
 }

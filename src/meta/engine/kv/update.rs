@@ -30,7 +30,7 @@ impl KvEngine {
     ) -> Result<T> {
         for attempt in 0..ATTEMPTS {
             let mut kv = self.store.begin().await?;
-            let values = if keys.is_empty() { Vec::new() } else { kv.get(keys).await? };
+            let values = kv.get(keys).await?;
             let (writes, output) = compute(&values)?;
             if writes.is_empty() {
                 return Ok(output);
@@ -54,9 +54,11 @@ impl KvEngine {
         Err(Error::Contended(what))
     }
 
-    /// Writes without looking.
+    /// Writes whatever is there. It is read all the same: only who knows what was there before can
+    /// tell how a commit ended whose answer was lost.
     pub(super) async fn write(&self, what: &'static str, writes: Vec<Write>) -> Result<()> {
-        self.update(what, &[], |_| Ok((writes.clone(), ()))).await
+        let keys: Vec<Vec<u8>> = writes.iter().map(|(key, _)| key.clone()).collect();
+        self.update(what, &keys, |_| Ok((writes.clone(), ()))).await
     }
 
     /// Deletes many keys, some at a time.

@@ -38,6 +38,8 @@ pub(super) struct Address {
     /// How long old versions are kept; `None` = this client never drops them.
     pub gc_interval: Option<Duration>,
     pub log_shards: u16,
+    /// Whether the address asks for a check of names that there is none of.
+    pub verify_cn: bool,
 }
 
 impl Address {
@@ -72,6 +74,7 @@ impl Address {
             tls: options.tls().map_err(&fail)?,
             gc_interval: options.gc_interval,
             log_shards: log_shards(env).map_err(&fail)?,
+            verify_cn: options.verify_cn,
         })
     }
 }
@@ -82,6 +85,7 @@ struct Options {
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
     gc_interval: Option<Duration>,
+    verify_cn: bool,
 }
 
 impl Options {
@@ -97,13 +101,10 @@ impl Options {
                 let kept = interval.max(MIN_GC_INTERVAL);
                 self.gc_interval = (!interval.is_zero()).then_some(kept);
             }
-            // The Go client takes it and checks nothing. Who asks for a check must not believe
-            // that there is one.
-            "verify-cn" => {
-                return Err("verify-cn is not supported: servers are known by their host names, \
-                            which their certificates must bear"
-                    .to_owned());
-            }
+            // A setting of servers: whom they let call them. Clients have no callers, and the Go
+            // client checks nothing for it either. Addresses in use carry it, so it is no error;
+            // but nobody should believe that there is a check.
+            "verify-cn" => self.verify_cn = true,
             other => return Err(format!("unknown option {other:?}")),
         }
         Ok(())
@@ -216,12 +217,17 @@ mod tests {
     }
 
     #[test]
+    fn a_check_of_names_that_is_asked_for_is_remembered() {
+        assert!(parse("tikv://pd:1/x?verify-cn=tikv,pd").verify_cn);
+        assert!(!parse("tikv://pd:1/x?verify-cn=").verify_cn);
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         assert!(refusal("tikv://pd/x").contains("\"pd\""));
         assert!(refusal("tikv://pd:1,,b:2/x").contains("\"\""));
         assert!(refusal("tikv://pd:1/x?gc-interval=soon").contains("soon"));
         assert!(refusal("tikv://pd:1/x?what=ever").contains("\"what\""));
-        assert!(refusal("tikv://pd:1/x?verify-cn=tikv").contains("verify-cn"));
         assert!(refusal("tikv://me:secret@pd:1/x").contains("no password"));
         assert!(refusal("tikv://pd:1/%zz").contains("percent"));
     }

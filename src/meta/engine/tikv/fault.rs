@@ -10,6 +10,11 @@ use crate::error::Error;
 /// for three seconds, and a region that moves for less.
 pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 
+/// What a server says of an answer that it may not send, and the library of one that it may not
+/// take, in the numbers of gRPC.
+const RESOURCE_EXHAUSTED: i32 = 8;
+const OUT_OF_RANGE: i32 = 11;
+
 /// Whether asking again may help: a lock or a region is in the way, or a server is busy, restarting
 /// or just not reached.
 pub(super) fn passes(cause: &Cause) -> bool {
@@ -32,6 +37,18 @@ pub(super) fn passes(cause: &Cause) -> bool {
     }
 }
 
+/// Whether the answer is larger than a message may be: one of the servers', or of ours.
+pub(super) fn too_large(cause: &Cause) -> bool {
+    match cause {
+        Cause::GrpcAPI(status) => {
+            let code = i32::from(status.code());
+            code == RESOURCE_EXHAUSTED || code == OUT_OF_RANGE
+        }
+        Cause::ExtractedErrors(all) | Cause::MultipleKeyErrors(all) => all.iter().any(too_large),
+        _ => false,
+    }
+}
+
 /// The transaction, by its start, whose lock is in the way and whose primary key knows nothing of
 /// it: it is being written, or its client died before it got there.
 pub(super) fn unknown_transaction(cause: &Cause) -> Option<u64> {
@@ -50,11 +67,22 @@ pub(super) fn unknown_transaction(cause: &Cause) -> Option<u64> {
 /// the transaction was rolled back by someone who found it dead.
 pub(super) fn refuses(cause: &Cause) -> bool {
     match cause {
-        Cause::ResolveLockError(_) => true,
+        // Keys were locked and nothing more.
+        Cause::ResolveLockError(_) | Cause::OnePcFailure => true,
         Cause::KeyError(error) => is_refusal(error),
         Cause::ExtractedErrors(all) | Cause::MultipleKeyErrors(all) => {
             !all.is_empty() && all.iter().all(refuses)
         }
+        _ => false,
+    }
+}
+
+/// Whether the server will not commit in one phase, now or ever.
+pub(super) fn declines(cause: &Cause) -> bool {
+    match cause {
+        Cause::OnePcFailure => true,
+        Cause::RegionError(error) => error.max_timestamp_not_synced.is_some(),
+        Cause::ExtractedErrors(all) | Cause::MultipleKeyErrors(all) => all.iter().any(declines),
         _ => false,
     }
 }

@@ -6,6 +6,8 @@
 mod address;
 mod fault;
 mod patience;
+mod phases;
+mod probe;
 mod settle;
 mod store;
 mod txn;
@@ -20,7 +22,7 @@ use address::{Address, TlsFiles};
 use store::TikvStore;
 
 use super::Env;
-use super::kv::KvEngine;
+use super::kv::{KvEngine, KvStore};
 use crate::error::{Error, Result};
 
 /// For PD to be found and to answer.
@@ -32,21 +34,33 @@ const MESSAGE: usize = 64 << 20;
 
 /// Opens the volume that `url` names.
 pub async fn connect(url: &str, env: Env<'_>) -> Result<KvEngine> {
+    Ok(KvEngine::new(open(url, env).await?))
+}
+
+/// The store below the engine, for who puts something in between.
+pub async fn open(url: &str, env: Env<'_>) -> Result<Arc<dyn KvStore>> {
     let address = Address::parse(url, env)?;
+    if address.verify_cn {
+        tracing::warn!(
+            "{}: verify-cn has no effect: it is for servers, about who calls them. \
+             Servers are known by the host names in their certificates",
+            address.place
+        );
+    }
     let mut config =
         Config::default().with_timeout(REQUEST).with_grpc_max_decoding_message_size(MESSAGE);
     if let Some(files) = &address.tls {
         check(files, &address.place).await?;
         config = config.with_security(&files.ca, &files.cert, &files.key);
     }
-    let fail = |cause: String| Error::Unreachable { place: address.place.clone(), cause };
     let connecting = TransactionClient::new_with_config(address.pds.clone(), config);
-    let client = timeout(CONNECT, connecting)
-        .await
-        .map_err(|_| fail(format!("no PD server answered within {} s", CONNECT.as_secs())))?
-        .map_err(|error| fail(format!("no PD server answered: {error}")))?;
-    let store = TikvStore::new(client, address);
-    Ok(KvEngine::new(Arc::new(store)))
+    let what = match timeout(CONNECT, connecting).await {
+        Ok(Ok(client)) => return Ok(Arc::new(TikvStore::new(client, address))),
+        Ok(Err(_)) => "no PD server answered".to_owned(),
+        Err(_) => format!("no PD server answered within {} s", CONNECT.as_secs()),
+    };
+    let reasons = probe::explain(&address.pds, address.tls.as_ref()).await;
+    Err(Error::Unreachable { place: address.place, cause: format!("{what}: {reasons}") })
 }
 
 /// The library would say that no server answers.

@@ -6,7 +6,9 @@ use tikv_client::transaction::ResolveLocksOptions;
 use tikv_client::{BoundRange, Error as Cause, Timestamp, TimestampExt};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::fault::{PATIENCE, engine_error, out_of_patience, passes, unknown_transaction};
+use super::fault::{
+    PATIENCE, engine_error, out_of_patience, passes, too_large, unknown_transaction,
+};
 use super::store::Cluster;
 use crate::error::Result;
 
@@ -14,6 +16,12 @@ use crate::error::Result;
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long a transaction may be on its way to its primary key: as long as its locks live.
 const STRAGGLING: Duration = Duration::from_secs(4);
+
+/// Keys or pairs asked for at once. A scan asks every region of its range for that many, and a
+/// message is limited, so it is not more.
+const MOST: usize = 2048;
+/// The library tries ten times what cannot succeed, so not in small steps.
+const SMALLER: usize = 8;
 
 pub(super) struct Patience<'a> {
     cluster: &'a Cluster,
@@ -23,12 +31,25 @@ pub(super) struct Patience<'a> {
     keys: Option<BoundRange>,
     /// A transaction whose primary key does not know it, and since when it is in the way.
     straggler: Option<(u64, Instant)>,
+    /// How many keys or pairs to ask for at once.
+    most: usize,
 }
 
 impl<'a> Patience<'a> {
     pub fn new(cluster: &'a Cluster, what: &'static str) -> Self {
         let deadline = Instant::now() + PATIENCE;
-        Self { cluster, what, deadline, keys: None, straggler: None }
+        Self { cluster, what, deadline, keys: None, straggler: None, most: MOST }
+    }
+
+    /// Begins anew for the next keys of the same listing.
+    pub fn again(&mut self, keys: BoundRange) {
+        self.deadline = Instant::now() + PATIENCE;
+        self.keys = Some(keys);
+    }
+
+    /// How many keys or pairs to ask for at once: fewer after an answer that was too large.
+    pub fn most(&self) -> usize {
+        self.most
     }
 
     /// Patience for an answer about these keys.
@@ -47,6 +68,10 @@ impl<'a> Patience<'a> {
             Ok(Err(cause)) => cause,
             Err(_) => return Err(out_of_patience(place, self.what)),
         };
+        if too_large(&cause) && self.most > 1 {
+            self.most = (self.most / SMALLER).max(1);
+            return Ok(None);
+        }
         if !passes(&cause) || Instant::now() + PAUSE >= self.deadline {
             return Err(engine_error(place, &cause));
         }

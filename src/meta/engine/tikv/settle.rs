@@ -32,6 +32,9 @@ pub(super) enum Outcome {
     Applied,
     /// Not applied, and never will be.
     Absent,
+    /// The primary key knows nothing of it. In two phases nothing was committed then, since that
+    /// takes all locks; in one it may still arrive, until it is rolled back.
+    NeverBegun,
     /// It has ended, or nobody answers; what is stored tells nothing.
     Unclear,
 }
@@ -44,7 +47,7 @@ pub(super) async fn settle(
 ) -> Outcome {
     match end(cluster, primary, start).await {
         Ok(End::Decided) => {}
-        Ok(End::NeverBegun) => return Outcome::Absent,
+        Ok(End::NeverBegun) => return Outcome::NeverBegun,
         Err(_) => return Outcome::Unclear,
     }
     match stored(cluster, traces).await {
@@ -56,7 +59,6 @@ pub(super) async fn settle(
 enum End {
     /// The primary key is committed or rolled back.
     Decided,
-    /// The primary key was never locked. Commits are only sent when all keys are, so there is none.
     NeverBegun,
 }
 
@@ -97,21 +99,28 @@ async fn stored(cluster: &Cluster, traces: &[Trace]) -> Result<Vec<Option<Bytes>
     cluster.values(&keys, &now).await
 }
 
-/// Only keys whose value the commit would have changed tell anything.
+/// Only keys whose value the commit would have changed tell anything. One that nobody looked at
+/// before can say that the commit did not come through, if another one says what was there instead.
 fn judge(traces: &[Trace], now: &[Option<Bytes>]) -> Outcome {
-    let mut telling = traces.iter().zip(now).filter(|(trace, _)| match &trace.old {
-        Before::Read(old) => *old != trace.new,
-        Before::Unread => trace.new.is_some(),
-    });
-    let (mut all_new, mut all_old, mut any) = (true, true, false);
-    for (trace, now) in &mut telling {
+    let (mut all_new, mut all_old) = (true, true);
+    let (mut any, mut any_read) = (false, false);
+    for (trace, now) in traces.iter().zip(now) {
+        let is_new = *now == trace.new;
+        match &trace.old {
+            Before::Read(old) if *old == trace.new => continue,
+            Before::Unread if trace.new.is_none() => continue,
+            Before::Read(old) => {
+                any_read = true;
+                all_old &= old == now;
+            }
+            Before::Unread => all_old &= !is_new,
+        }
         any = true;
-        all_new &= *now == trace.new;
-        all_old &= matches!(&trace.old, Before::Read(old) if old == now);
+        all_new &= is_new;
     }
-    match (any, all_new, all_old) {
-        (true, true, false) => Outcome::Applied,
-        (true, false, true) => Outcome::Absent,
+    match (all_new, all_old) {
+        (true, false) if any => Outcome::Applied,
+        (false, true) if any_read => Outcome::Absent,
         _ => Outcome::Unclear,
     }
 }
@@ -148,6 +157,14 @@ mod tests {
         assert_eq!(judge(&[trace(None, "a")], &[value("a")]), Outcome::Applied);
         assert_eq!(judge(&[trace(None, "a")], &[value("")]), Outcome::Unclear);
         assert_eq!(judge(&[trace(None, "")], &[value("")]), Outcome::Unclear);
+    }
+
+    #[test]
+    fn one_key_that_is_as_before_is_enough_if_no_other_is_new() {
+        let traces = [trace(Some("x"), "y"), trace(None, "a")];
+        assert_eq!(judge(&traces, &[value("x"), value("")]), Outcome::Absent);
+        assert_eq!(judge(&traces, &[value("x"), value("a")]), Outcome::Unclear);
+        assert_eq!(judge(&traces, &[value("y"), value("a")]), Outcome::Applied);
     }
 
     #[test]

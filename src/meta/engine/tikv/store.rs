@@ -13,15 +13,11 @@ use tikv_client::{
 use super::address::Address;
 use super::fault::engine_error;
 use super::patience::Patience;
+use super::phases::Phases;
 use super::txn::TikvTxn;
 use crate::error::Result;
 use crate::meta::engine::kv::{KvStore, KvTxn, Pair, Scan, StoreTraits};
 
-/// Pairs asked for at once. A scan asks every region of its range for that many, and a message is
-/// limited, so it is not more.
-const PAGE: usize = 2048;
-/// Keys asked for at once, for the same reason.
-const BATCH: usize = 4096;
 /// Keys deleted by one transaction when a volume is wiped.
 const DELETES: usize = 2000;
 /// Rivals in one directory; who removes it locks as many keys.
@@ -31,6 +27,7 @@ const SEATS: u8 = 32;
 pub(super) struct Cluster {
     pub client: TransactionClient,
     pub address: Address,
+    pub phases: Phases,
 }
 
 pub(super) struct TikvStore {
@@ -67,27 +64,48 @@ impl Cluster {
     /// The values of the keys at a timestamp.
     pub async fn values(&self, keys: &[Vec<u8>], at: &Timestamp) -> Result<Vec<Option<Bytes>>> {
         let mut patience = Patience::new(self, "a read").over(self.span(keys));
-        let full: Vec<Key> = keys.iter().map(|key| self.full(key)).collect();
-        loop {
+        let mut values = Vec::with_capacity(keys.len());
+        while values.len() < keys.len() {
+            let left = &keys[values.len()..];
+            let some = &left[..left.len().min(patience.most())];
+            let full: Vec<Key> = some.iter().map(|key| self.full(key)).collect();
             let mut view = self.snapshot(at.clone());
-            if let Some(pairs) = patience.answer(view.batch_get(full.clone())).await? {
-                return Ok(self.in_order(keys, pairs));
+            if let Some(pairs) = patience.answer(view.batch_get(full)).await? {
+                values.extend(self.in_order(some, pairs));
             }
         }
+        Ok(values)
     }
 
-    /// The first pairs of a scan at a timestamp.
-    async fn some(&self, scan: &Scan, limit: u32, at: &Timestamp) -> Result<Vec<Pair>> {
-        let mut patience = Patience::new(self, "a listing").over(self.range(scan));
+    /// The pairs of a scan at a timestamp.
+    async fn pairs(&self, scan: &Scan, at: &Timestamp) -> Result<Vec<Pair>> {
+        let mut all = Vec::new();
+        let mut scan = scan.clone();
+        let mut patience = Patience::new(self, "a listing").over(self.range(&scan));
         loop {
+            let limit = page(scan.limit, all.len(), &patience);
+            if limit == 0 || scan.start >= scan.end {
+                return Ok(all);
+            }
             let mut view = self.snapshot(at.clone());
-            let range = self.range(scan);
-            if scan.values {
-                if let Some(pairs) = patience.answer(view.scan(range, limit)).await? {
-                    return Ok(pairs.map(|pair| self.pair(pair, true)).collect());
-                }
-            } else if let Some(keys) = patience.answer(view.scan_keys(range, limit)).await? {
-                return Ok(keys.map(|key| (self.bare(key), Bytes::new())).collect());
+            let range = self.range(&scan);
+            let found: Option<Vec<Pair>> = if scan.values {
+                let pairs = patience.answer(view.scan(range, limit)).await?;
+                pairs.map(|pairs| pairs.map(|pair| self.pair(pair, true)).collect())
+            } else {
+                let keys = patience.answer(view.scan_keys(range, limit)).await?;
+                keys.map(|keys| keys.map(|key| (self.bare(key), Bytes::new())).collect())
+            };
+            let Some(found) = found else { continue };
+            let is_last = found.len() < limit as usize;
+            if let Some((last, _)) = found.last() {
+                scan = scan.after(last);
+                // Each page has its time.
+                patience.again(self.range(&scan));
+            }
+            all.extend(found);
+            if is_last {
+                return Ok(all);
             }
         }
     }
@@ -98,15 +116,9 @@ impl Cluster {
         keys: &[Vec<u8>],
         pairs: impl Iterator<Item = KvPair>,
     ) -> Vec<Option<Bytes>> {
-        let mut found: HashMap<Vec<u8>, Bytes> =
+        let found: HashMap<Vec<u8>, Bytes> =
             pairs.map(|KvPair(key, value)| (self.bare(key), value.into())).collect();
-        let mut values: Vec<Option<Bytes>> = Vec::with_capacity(keys.len());
-        for (i, key) in keys.iter().enumerate() {
-            // A key may be asked for twice.
-            let is_last = !keys[i + 1..].contains(key);
-            values.push(if is_last { found.remove(key) } else { found.get(key).cloned() });
-        }
-        values
+        keys.iter().map(|key| found.get(key).cloned()).collect()
     }
 
     /// From the first to the last of the keys.
@@ -135,13 +147,13 @@ pub(super) fn options() -> TransactionOptions {
 }
 
 /// How many pairs the next request may bring.
-pub(super) fn page(limit: usize, have: usize) -> u32 {
-    u32::try_from(limit.saturating_sub(have).min(PAGE)).unwrap_or(u32::MAX)
+pub(super) fn page(limit: usize, have: usize, patience: &Patience<'_>) -> u32 {
+    u32::try_from(limit.saturating_sub(have).min(patience.most())).unwrap_or(u32::MAX)
 }
 
 impl TikvStore {
     pub fn new(client: TransactionClient, address: Address) -> Self {
-        Self { cluster: Arc::new(Cluster { client, address }) }
+        Self { cluster: Arc::new(Cluster { client, address, phases: Phases::new() }) }
     }
 }
 
@@ -152,7 +164,8 @@ impl KvStore for TikvStore {
             name: "tikv",
             refuses_empty_values: true,
             log_shards: Some(self.cluster.address.log_shards),
-            batch: 1666,
+            // Every request of a commit names all of its keys, so a large one costs the square.
+            batch: 500,
             seats: SEATS,
         }
     }
@@ -169,32 +182,12 @@ impl KvStore for TikvStore {
     /// the question for the time; the library cannot say it.
     async fn get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
         let now = self.cluster.timestamp().await?;
-        let mut values = Vec::with_capacity(keys.len());
-        for some in keys.chunks(BATCH) {
-            values.extend(self.cluster.values(some, &now).await?);
-        }
-        Ok(values)
+        self.cluster.values(keys, &now).await
     }
 
     async fn scan(&self, scan: &Scan) -> Result<Vec<Pair>> {
-        let at = self.cluster.timestamp().await?;
-        let mut scan = scan.clone();
-        let mut all = Vec::new();
-        loop {
-            let limit = page(scan.limit, all.len());
-            if limit == 0 || scan.start >= scan.end {
-                return Ok(all);
-            }
-            let found = self.cluster.some(&scan, limit, &at).await?;
-            let is_last = found.len() < limit as usize;
-            if let Some((last, _)) = found.last() {
-                scan = scan.after(last);
-            }
-            all.extend(found);
-            if is_last {
-                return Ok(all);
-            }
-        }
+        let now = self.cluster.timestamp().await?;
+        self.cluster.pairs(scan, &now).await
     }
 
     async fn wipe(&self) -> Result<()> {

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use tikv_client::{Error as Cause, TimestampExt, Transaction};
 use tokio::time::timeout;
 
-use super::fault::{PATIENCE, engine_error, out_of_patience, refuses};
+use super::fault::{PATIENCE, declines, engine_error, out_of_patience, refuses};
 use super::patience::Patience;
 use super::settle::{Before, Outcome, Trace, settle};
 use super::store::{Cluster, options, page};
@@ -23,10 +23,14 @@ use crate::meta::engine::kv::{KvTxn, Pair, Scan};
 
 /// How many seats a place has is the store's matter; here, what follows the place's key.
 const MAX_SEATS: u8 = 32;
+/// Looks at a commit whose end is not known.
+const SETTLING: usize = 3;
 
 pub(super) struct TikvTxn {
     cluster: Arc<Cluster>,
     inner: Transaction,
+    /// Whether it may be committed by the request that writes its keys.
+    one_phase: bool,
     /// What was read, by key.
     seen: HashMap<Vec<u8>, Option<Bytes>>,
     /// What must not change though it is not written.
@@ -37,14 +41,16 @@ pub(super) struct TikvTxn {
 impl TikvTxn {
     pub async fn begin(cluster: Arc<Cluster>) -> Result<Self> {
         let mut patience = Patience::new(&cluster, "beginning a transaction");
+        let one_phase = cluster.phases.one();
         let inner = loop {
-            let begun = cluster.client.begin_with_options(options());
+            let options = if one_phase { options().try_one_pc() } else { options() };
+            let begun = cluster.client.begin_with_options(options);
             if let Some(inner) = patience.answer(begun).await? {
                 break inner;
             }
         };
         let (seen, guards, writes) = (HashMap::new(), BTreeSet::new(), BTreeMap::new());
-        Ok(Self { cluster, inner, seen, guards, writes })
+        Ok(Self { cluster, inner, one_phase, seen, guards, writes })
     }
 
     /// Hands writes and locks over, the writes first: the primary should be one of them.
@@ -78,22 +84,47 @@ impl TikvTxn {
         let Some(primary) = self.writes.keys().next() else {
             return Err(CommitError::Failed(cause));
         };
-        match settle(&self.cluster, primary, &start, &self.traces()).await {
-            Outcome::Applied => Ok(()),
-            Outcome::Absent => {
-                // Safe only now: the primary key has decided, so no other key can differ from it.
-                self.roll_back().await;
-                Err(CommitError::Conflict)
+        let primary = primary.clone();
+        for _ in 0..SETTLING {
+            match settle(&self.cluster, &primary, &start, &self.traces()).await {
+                Outcome::Applied => return Ok(()),
+                Outcome::Absent => {
+                    // Safe only now: the primary key has decided, so no other key can differ from
+                    // it. Should it fail, the locks expire.
+                    self.roll_back().await;
+                    return Err(CommitError::Conflict);
+                }
+                Outcome::NeverBegun if self.roll_back().await || !self.one_phase => {
+                    return Err(CommitError::Conflict);
+                }
+                // It has arrived meanwhile, most likely.
+                Outcome::NeverBegun => {}
+                Outcome::Unclear => break,
             }
-            Outcome::Unclear => Err(CommitError::Unknown(cause)),
+        }
+        Err(CommitError::Unknown(cause))
+    }
+
+    /// Takes back what a refused commit has locked, and says whether it is all taken back.
+    async fn roll_back(&mut self) -> bool {
+        match timeout(PATIENCE, self.inner.rollback()).await {
+            Ok(Ok(())) => true,
+            Ok(Err(cause)) => {
+                tracing::debug!("{}", engine_error(&self.cluster.address.place, &cause));
+                false
+            }
+            Err(_) => false,
         }
     }
 
-    /// Takes back what a refused commit has locked. Should that fail, the locks expire.
-    async fn roll_back(&mut self) {
-        if let Err(cause) = timeout(PATIENCE, self.inner.rollback()).await.unwrap_or(Ok(())) {
-            tracing::debug!("{}", engine_error(&self.cluster.address.place, &cause));
+    /// A commit that was answered with a refusal. In one phase that may be the answer to a
+    /// repetition, after the first request came through and its answer was lost. But what is
+    /// committed cannot be rolled back, so that tells.
+    async fn refused(&mut self, cause: Error) -> Result<(), CommitError> {
+        if self.roll_back().await || !self.one_phase {
+            return Err(CommitError::Conflict);
         }
+        self.find_out(cause).await
     }
 }
 
@@ -102,12 +133,15 @@ impl KvTxn for TikvTxn {
     async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
         let cluster = self.cluster.clone();
         let mut patience = Patience::new(&cluster, "a read").over(cluster.span(keys));
-        let full: Vec<_> = keys.iter().map(|key| cluster.full(key)).collect();
-        let values = loop {
-            if let Some(pairs) = patience.answer(self.inner.batch_get(full.clone())).await? {
-                break cluster.in_order(keys, pairs);
+        let mut values = Vec::with_capacity(keys.len());
+        while values.len() < keys.len() {
+            let left = &keys[values.len()..];
+            let some = &left[..left.len().min(patience.most())];
+            let full: Vec<_> = some.iter().map(|key| cluster.full(key)).collect();
+            if let Some(pairs) = patience.answer(self.inner.batch_get(full)).await? {
+                values.extend(cluster.in_order(some, pairs));
             }
-        };
+        }
         for (key, value) in keys.iter().zip(&values) {
             self.guards.insert(key.clone());
             self.seen.insert(key.clone(), value.clone());
@@ -122,7 +156,7 @@ impl KvTxn for TikvTxn {
         let mut scan = scan.clone();
         let mut all: Vec<Pair> = Vec::new();
         loop {
-            let limit = page(scan.limit, all.len());
+            let limit = page(scan.limit, all.len(), &patience);
             if limit == 0 || scan.start >= scan.end {
                 break;
             }
@@ -132,6 +166,7 @@ impl KvTxn for TikvTxn {
             let is_last = found.len() < limit as usize;
             if let Some((last, _)) = found.last() {
                 scan = scan.after(last);
+                patience.again(cluster.range(&scan));
             }
             all.extend(found);
             if is_last {
@@ -179,11 +214,13 @@ impl KvTxn for TikvTxn {
         self.fill().await.map_err(|cause| failed(&cause))?;
         match timeout(PATIENCE, self.inner.commit()).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(cause)) if refuses(&cause) => {
-                self.roll_back().await;
-                Err(CommitError::Conflict)
+            Ok(Err(cause)) => {
+                let error = engine_error(place, &cause);
+                if declines(&cause) {
+                    cluster.phases.declined();
+                }
+                if refuses(&cause) { self.refused(error).await } else { self.find_out(error).await }
             }
-            Ok(Err(cause)) => self.find_out(engine_error(place, &cause)).await,
             Err(_) => self.find_out(out_of_patience(place, "a commit")).await,
         }
     }
