@@ -2,6 +2,7 @@
 //! against the real Go client.
 #![cfg(test)]
 
+#[allow(dead_code, reason = "each test program uses its own part of this")]
 #[path = "../support/s3.rs"]
 mod s3;
 #[path = "../support/mod.rs"]
