@@ -9,8 +9,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, Criterion, Throughput};
+use criterion::{Criterion, SamplingMode, Throughput};
 use tokio::runtime::Runtime;
 
 /// Runs pairs of benchmarks and keeps what they moved for the table in the end.
@@ -27,18 +26,19 @@ struct Row {
     /// Bytes per second.
     ours: f64,
     plain: f64,
+    ratio: f64,
 }
 
-/// Seconds of each run.
-type Runs = Arc<Mutex<Vec<f64>>>;
+/// Seconds of a run of ours and of the plain one right after it.
+type Runs = Arc<Mutex<Vec<(f64, f64)>>>;
 
 impl Beside {
     pub fn new() -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let criterion = Criterion::default()
             .sample_size(10)
-            .warm_up_time(Duration::from_millis(200))
-            .measurement_time(Duration::from_secs(1))
+            .warm_up_time(Duration::from_millis(100))
+            .measurement_time(Duration::from_millis(500))
             .configure_from_args();
         Ok(Self { criterion, runtime: Arc::new(runtime), rows: Vec::new() })
     }
@@ -47,8 +47,8 @@ impl Beside {
         Arc::clone(&self.runtime)
     }
 
-    /// Measures `ours` and then `plain`, which both move `bytes`. What each answers is tidied away
-    /// by `tidy`, whose time does not count.
+    /// Measures `ours` and `plain`, which both move `bytes`, by turns: whatever else the machine does
+    /// is in both. What each answers is tidied away by `tidy`, whose time does not count.
     pub fn pair<O, P, T, A, B, C>(
         &mut self,
         name: &str,
@@ -60,20 +60,45 @@ impl Beside {
         O: Fn() -> A + Clone + Send + 'static,
         P: Fn() -> B + Clone + Send + 'static,
         T: Fn() -> C + Clone + Send + 'static,
-        A: Future<Output = ()> + Send,
-        B: Future<Output = ()> + Send,
-        C: Future<Output = ()> + Send,
+        A: Future<Output = ()> + Send + 'static,
+        B: Future<Output = ()> + Send + 'static,
+        C: Future<Output = ()> + Send + 'static,
     {
+        let runs = Runs::default();
+        let runtime = Arc::clone(&self.runtime);
         let mut group = self.criterion.benchmark_group(name);
         group.throughput(Throughput::Bytes(bytes));
-        let ours = measure(&mut group, &self.runtime, "jfs", ours, tidy.clone());
-        let plain = measure(&mut group, &self.runtime, limit, plain, tidy);
+        // As many runs in each sample: some cases take long.
+        group.sampling_mode(SamplingMode::Flat);
+        group.bench_function("jfs", |bencher| {
+            bencher.iter_custom(|count| {
+                let turns = take_turns(count, ours.clone(), plain.clone(), tidy.clone());
+                // In a task, as everything that waits in a mount: the main thread is not the
+                // runtime's.
+                match runtime.block_on(runtime.spawn(turns)) {
+                    Ok(took) => {
+                        let total = took.iter().map(|(ours, _)| ours).sum();
+                        runs.lock().unwrap_or_else(PoisonError::into_inner).extend(took);
+                        Duration::from_secs_f64(total)
+                    }
+                    Err(error) => std::panic::resume_unwind(error.into_panic()),
+                }
+            });
+        });
         group.finish();
-        if let (Some(ours), Some(plain)) = (ours, plain) {
-            let rate = |seconds: f64| bytes as f64 / seconds;
-            let name = name.to_owned();
-            self.rows.push(Row { name, limit, ours: rate(ours), plain: rate(plain) });
+        let runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
+        if runs.is_empty() {
+            // It was not chosen.
+            return;
         }
+        let rate = |seconds: f64| bytes as f64 / seconds;
+        self.rows.push(Row {
+            name: name.to_owned(),
+            limit,
+            ours: rate(median(runs.iter().map(|(ours, _)| *ours))),
+            plain: rate(median(runs.iter().map(|(_, plain)| *plain))),
+            ratio: median(runs.iter().map(|(ours, plain)| plain / ours)),
+        });
     }
 }
 
@@ -81,9 +106,8 @@ impl fmt::Display for Beside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "| case | jfs, MiB/s | limit | MiB/s | ratio |")?;
         writeln!(f, "|---|--:|---|--:|--:|")?;
-        for Row { name, limit, ours, plain } in &self.rows {
+        for Row { name, limit, ours, plain, ratio } in &self.rows {
             let mib = |rate: f64| rate / f64::from(1 << 20);
-            let ratio = ours / plain;
             let (ours, plain) = (mib(*ours), mib(*plain));
             writeln!(f, "| {name} | {ours:.0} | {limit} | {plain:.0} | {ratio:.2} |")?;
         }
@@ -91,44 +115,35 @@ impl fmt::Display for Beside {
     }
 }
 
-/// The median time of a run; none if the benchmark was not chosen.
-fn measure<W, T, A, C>(
-    group: &mut BenchmarkGroup<'_, WallTime>,
-    runtime: &Runtime,
-    name: &str,
-    work: W,
-    tidy: T,
-) -> Option<f64>
+/// Seconds of so many runs of both.
+async fn take_turns<A, B, C>(
+    count: u64,
+    ours: impl Fn() -> A,
+    plain: impl Fn() -> B,
+    tidy: impl Fn() -> C,
+) -> Vec<(f64, f64)>
 where
-    W: Fn() -> A + Clone + Send + 'static,
-    T: Fn() -> C + Clone + Send + 'static,
-    A: Future<Output = ()> + Send,
-    C: Future<Output = ()> + Send,
+    A: Future<Output = ()>,
+    B: Future<Output = ()>,
+    C: Future<Output = ()>,
 {
-    let runs = Runs::default();
-    group.bench_function(name, |bencher| {
-        bencher.iter_custom(|count| {
-            let (work, tidy, runs) = (work.clone(), tidy.clone(), Arc::clone(&runs));
-            // In a task, as everything that waits in a mount: the main thread is not the runtime's.
-            let task = runtime.spawn(async move {
-                let mut total = Duration::ZERO;
-                for _ in 0..count {
-                    let start = Instant::now();
-                    work().await;
-                    let took = start.elapsed();
-                    tidy().await;
-                    total += took;
-                    runs.lock().unwrap_or_else(PoisonError::into_inner).push(took.as_secs_f64());
-                }
-                total
-            });
-            match runtime.block_on(task) {
-                Ok(total) => total,
-                Err(error) => std::panic::resume_unwind(error.into_panic()),
-            }
-        });
-    });
-    let mut runs = runs.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    runs.sort_by(f64::total_cmp);
-    runs.get(runs.len() / 2).copied()
+    let mut took = Vec::new();
+    for _ in 0..count {
+        let start = Instant::now();
+        ours().await;
+        let first = start.elapsed();
+        tidy().await;
+        let start = Instant::now();
+        plain().await;
+        let second = start.elapsed();
+        tidy().await;
+        took.push((first.as_secs_f64(), second.as_secs_f64()));
+    }
+    took
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -41,6 +41,7 @@ pub const LAYOUT: Layout = Layout { block_size: 4 << 20, hash_prefix: false };
 pub struct Place {
     pub meta: Arc<Meta>,
     pub content: Arc<Content>,
+    pub store: Arc<Store>,
     pub ino: Ino,
 }
 
@@ -62,10 +63,11 @@ impl Place {
             budget: Budget::new(choice.budget),
             options: choice.options,
         });
-        let content = Content::new(Arc::clone(&meta), store, ContentOptions::default());
+        let content =
+            Content::new(Arc::clone(&meta), Arc::clone(&store), ContentOptions::default());
         let name = Name::new("file")?;
         let (ino, _) = meta.create(&Caller::root(), Ino::ROOT, &name, (0o644, 0), true).await?;
-        Ok(Arc::new(Self { meta, content, ino }))
+        Ok(Arc::new(Self { meta, content, store, ino }))
     }
 
     /// Writes all of the file in requests of that size, and flushes it.

@@ -12,18 +12,32 @@ use rustix::fs::{Mode, OFlags};
 use crate::kit::{KIB, assert_same, bytes, names, open};
 use crate::on_both;
 use crate::process::{Kind, Process, posix};
-use crate::support::rig::{Client, Mounted, Rig, eventually};
+use crate::support::command::run;
+use crate::support::rig::{Client, Mounted, PATIENCE, Rig, eventually, ours};
 
 on_both! {
     what_was_synced_survives_a_kill,
+    what_was_synced_survives_a_kill_with_writeback,
     what_a_killed_mount_held_is_freed,
 }
 
 fn what_was_synced_survives_a_kill(rig: &Rig) {
     rig.format(&[]);
+    kill_while_writing(rig, &[]);
+}
+
+fn what_was_synced_survives_a_kill_with_writeback(rig: &Rig) {
+    rig.format(&[]);
+    let cache = rig.folder().join("kept.cache");
+    let cache = cache.to_str().unwrap();
+    // Nothing is uploaded before the kill: all there is lies on the disk of this host.
+    kill_while_writing(rig, &["--writeback", "--upload-delay", "1h", "--cache-dir", cache]);
+}
+
+fn kill_while_writing(rig: &Rig, options: &[&str]) {
     let mut synced = Vec::new();
     for round in 0..3_u64 {
-        let mount = rig.mount(&[]);
+        let mount = rig.mount(options);
         check(&mount, &synced);
         let done = Mutex::new(Vec::new());
         thread::scope(|scope| {
@@ -66,15 +80,21 @@ fn what_was_synced_survives_a_kill(rig: &Rig) {
         assert!(!done.is_empty(), "nothing was synced before the kill");
         synced.extend(done);
     }
-    let mount = rig.mount(&[]);
+    let mount = rig.mount(options);
     check(&mount, &synced);
     // Every file can be read, whatever it holds.
     for name in names(mount.path()) {
         fs::read(mount.at(name)).unwrap();
     }
+    // What was only staged goes to the bucket, where other clients find it.
+    let point = mount.path().to_str().unwrap().to_owned();
+    let mut flush = ours();
+    flush.args(["umount", "--flush", &point]);
+    run(flush, PATIENCE).ok();
+    mount.ended();
     let other = rig.mount_by(Client::Go, &[]);
     check(&other, &synced);
-    drop((mount, other));
+    drop(other);
     rig.go.run("fsck", &[]).ok();
 }
 

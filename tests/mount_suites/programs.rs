@@ -212,7 +212,7 @@ fn rsync_has_nothing_to_do_the_second_time(mount: &Mounted, outside: &Path) {
 }
 
 fn stressors_find_nothing(mount: &Mounted, outside: &Path) {
-    let seconds = if long() { "60" } else { "10" };
+    let seconds = "60";
     // What works on files and names and can be verified.
     let work = r#"
         stress-ng --temp-path "$PWD" --timeout "${2}s" --verify --metrics-brief --log-file "$1/stress-ng.log" \

@@ -9,6 +9,7 @@ use jfs::secret::Secret;
 use tempfile::TempDir;
 
 use crate::s3::{ACCESS_KEY, S3Server, SECRET_KEY};
+use crate::support::redis::RedisServer;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/object/encrypt/golden");
 
@@ -99,6 +100,23 @@ fn a_storage_that_does_not_work_is_refused_and_nothing_is_written() {
     let told = refused(&place.format(&[]));
     assert!(told.contains("does not work"), "{told}");
     assert!(!place.is_formatted());
+}
+
+#[test]
+fn a_mark_goes_again_if_the_setting_cannot_be_written() {
+    let place = Place::new();
+    let redis = RedisServer::start();
+    // It answers questions and takes nothing.
+    redis.ask("CONFIG SET maxmemory 1");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_jfs-mount"));
+    command.args(["format", &redis.url(0), "vol", "--bucket", &place.bucket()]);
+    let told = refused(&command.output().unwrap());
+    assert!(told.contains("no space left"), "{told}");
+    assert!(names(place.bucket() + "vol").is_empty(), "{told}");
+
+    redis.ask("CONFIG SET maxmemory 0");
+    succeeded(&command.output().unwrap());
+    assert_eq!(names(place.bucket() + "vol"), ["juicefs_uuid"]);
 }
 
 #[test]

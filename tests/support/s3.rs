@@ -259,7 +259,10 @@ fn spoilt(mut head: Parts, body: Bytes, fault: Option<Fault>) -> io::Result<Resp
         Some(Fault::WrongByte) => {
             let mut wrong = body.to_vec();
             let middle = wrong.len() / 2;
-            wrong[middle] ^= 1;
+            // Most answers have no body.
+            if let Some(byte) = wrong.get_mut(middle) {
+                *byte ^= 1;
+            }
             Reply::all(wrong.into())
         }
         _ => Reply::all(body),

@@ -1,28 +1,44 @@
 //! A bucket in memory that fails, delays and stops on demand.
 
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use jfs::Result;
+use jfs::object::faulty::{FaultyStore, Odds};
 use jfs::object::mem::MemStore;
 use jfs::object::{Object, ObjectStore};
-use jfs::{Error, Result};
 use tokio::sync::watch;
 
-#[derive(Default)]
 pub struct Bucket {
-    objects: MemStore,
-    /// Every put fails, after it has perhaps taken effect.
-    pub broken: AtomicBool,
+    objects: Arc<MemStore>,
+    /// Where bodies are put and read; what is deleted always goes, so that a test can tell a leak.
+    puts: FaultyStore,
+    gets: FaultyStore,
     /// Every request takes a while, each another one.
     pub slow: AtomicBool,
     requests: AtomicU64,
-    gets: Mutex<Vec<String>>,
+    gets_seen: Mutex<Vec<String>>,
     /// Puts and gets of keys that end so wait.
     held: watch::Sender<Option<String>>,
+}
+
+impl Default for Bucket {
+    fn default() -> Self {
+        let objects = Arc::new(MemStore::default());
+        Self {
+            puts: FaultyStore::new(objects.clone()),
+            gets: FaultyStore::new(objects.clone()),
+            objects,
+            slow: AtomicBool::default(),
+            requests: AtomicU64::default(),
+            gets_seen: Mutex::default(),
+            held: watch::Sender::default(),
+        }
+    }
 }
 
 impl Bucket {
@@ -35,8 +51,22 @@ impl Bucket {
         self.held.send_replace(None);
     }
 
+    /// From now on every put fails, after it has perhaps taken effect; or none does.
     pub fn fail(&self, broken: bool) {
-        self.broken.store(broken, Ordering::SeqCst);
+        let half = if broken { 0.5 } else { 0.0 };
+        self.puts.set_odds(Odds { error: half, lost_answer: half, ..Odds::default() });
+    }
+
+    /// From now on some puts and gets fail, with and without effect, and some are late; or none are.
+    pub fn disturb(&self, disturbed: bool) {
+        let odds = if disturbed {
+            let longest_delay = Duration::from_millis(2);
+            Odds { error: 0.2, lost_answer: 0.2, delay: 0.3, longest_delay, ..Odds::default() }
+        } else {
+            Odds::default()
+        };
+        self.puts.set_odds(odds);
+        self.gets.set_odds(odds);
     }
 
     pub async fn keys(&self) -> Vec<String> {
@@ -46,7 +76,7 @@ impl Bucket {
 
     /// Keys that were asked for, in this order.
     pub fn gets(&self) -> Vec<String> {
-        self.gets.lock().unwrap().clone()
+        self.gets_seen.lock().unwrap().clone()
     }
 
     async fn pass(&self, key: &str) {
@@ -68,25 +98,14 @@ impl ObjectStore for Bucket {
     }
 
     async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
-        self.gets.lock().unwrap().push(key.to_owned());
+        self.gets_seen.lock().unwrap().push(key.to_owned());
         self.pass(key).await;
-        self.objects.get(key, range).await
+        self.gets.get(key, range).await
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
         self.pass(key).await;
-        if self.broken.load(Ordering::SeqCst) {
-            if self.requests.load(Ordering::Relaxed).is_multiple_of(2) {
-                self.objects.put(key, body, tier).await?;
-            }
-            return Err(Error::Storage {
-                place: self.place().to_owned(),
-                action: "put",
-                key: key.to_owned(),
-                cause: "broken on demand".to_owned(),
-            });
-        }
-        self.objects.put(key, body, tier).await
+        self.puts.put(key, body, tier).await
     }
 
     async fn delete(&self, key: &str) -> Result<()> {

@@ -4,6 +4,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[allow(dead_code, reason = "shared with other test programs")]
+#[path = "../support/s3.rs"]
+mod s3;
+
+mod below;
 mod bucket;
 mod changing;
 mod cut;
@@ -13,5 +18,6 @@ mod listing;
 mod memory;
 mod model;
 mod reading;
+mod wire;
 mod world;
 mod writing;

@@ -13,6 +13,7 @@ use nix::fcntl::FallocateFlags;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 
+use crate::below::Below;
 use crate::bucket::Bucket;
 use crate::support::data::{name, remove};
 use crate::support::volume::{Volume, setting};
@@ -71,7 +72,7 @@ enum Step {
         file: usize,
         index: u32,
     },
-    /// From now on uploads fail, or do not any more.
+    /// From now on some requests of the bucket fail, or do not any more.
     Break(bool),
 }
 
@@ -175,7 +176,20 @@ impl Model {
     }
 }
 
+/// What lies below the content, and how it behaves.
+#[derive(Clone, Copy)]
+struct Ground {
+    below: Below,
+    /// Every request takes a while.
+    slow: bool,
+    /// Now and then the bucket fails.
+    breaks: bool,
+}
+
+const FIRM: Ground = Ground { below: Below::Memory, slow: false, breaks: false };
+
 struct World {
+    ground: Ground,
     bucket: Arc<Bucket>,
     clients: [Client; 2],
     inodes: [Ino; 2],
@@ -183,15 +197,18 @@ struct World {
     at: [usize; 2],
     handles: [Vec<Reader>; 2],
     models: [Model; 2],
-    /// Uploads have failed, or may have.
+    /// Requests fail now.
+    is_broken: bool,
+    /// Requests have failed, or may have.
     has_broken: bool,
 }
 
 impl World {
-    async fn new(vol: &Volume, slow: bool) -> Self {
-        let bucket = Arc::new(Bucket::default());
-        bucket.slow.store(slow, Ordering::Relaxed);
-        let clients = [Client::new(vol, &bucket).await, Client::new(vol, &bucket).await];
+    async fn new(vol: &Volume, ground: Ground) -> Self {
+        let (bucket, below) = (Arc::new(Bucket::default()), ground.below);
+        bucket.slow.store(ground.slow, Ordering::Relaxed);
+        let clients =
+            [Client::over(vol, &bucket, below).await, Client::over(vol, &bucket, below).await];
         let mut inodes = Vec::new();
         for at in NAMES {
             let meta = &clients[0].meta;
@@ -202,12 +219,14 @@ impl World {
             inodes.push(ino);
         }
         let mut world = Self {
+            ground,
             bucket,
             clients,
             inodes: [inodes[0], inodes[1]],
             at: [0, 0],
             handles: [Vec::new(), Vec::new()],
             models: [Model::default(), Model::default()],
+            is_broken: false,
             has_broken: false,
         };
         for file in 0..2 {
@@ -255,7 +274,7 @@ impl World {
 
     /// After a failure: all handles are closed, and what a fresh one shows is how it is.
     async fn recover(&mut self, file: usize) {
-        self.bucket.fail(false);
+        self.disturb(false);
         let ino = self.inodes[file];
         // If only another file has failed, this is stored now.
         let flushed = within("flush", self.client(file).content.flush(ino)).await;
@@ -266,6 +285,22 @@ impl World {
             assert_eq!(found, self.models[file].bytes);
         }
         self.models[file].settle(found);
+    }
+
+    fn disturb(&mut self, broken: bool) {
+        self.bucket.disturb(broken);
+        self.is_broken = broken;
+        self.has_broken |= broken;
+    }
+
+    /// What one client has only staged so far, the others have to find in the bucket.
+    async fn unstage(&mut self) {
+        if self.ground.below == Below::Writeback {
+            self.disturb(false);
+            for client in &self.clients {
+                client.unstage().await;
+            }
+        }
     }
 
     async fn all(&self, file: usize, handle: usize) -> jfs::Result<Vec<u8>> {
@@ -307,7 +342,10 @@ impl World {
                         let end = (start + len as usize).min(bytes.len());
                         assert_eq!(read.concat(), bytes[start..end]);
                     }
-                    Err(_) => self.recover(file).await,
+                    Err(error) => {
+                        assert!(self.has_broken, "{error}");
+                        self.recover(file).await;
+                    }
                 }
             }
             Step::Flush { file } => {
@@ -329,23 +367,21 @@ impl World {
                 let flushed = self.client(file).content.flush(self.inodes[file]);
                 let flushed = within("flush", flushed).await;
                 if self.settle(&[file], flushed).await.is_some() {
+                    self.unstage().await;
                     self.close(file).await;
                     self.at[file] = 1 - self.at[file];
                     self.open(file).await;
                 }
             }
             Step::Compact { file, index } => {
-                let broken = self.bucket.broken.load(Ordering::SeqCst);
+                self.unstage().await;
                 let compacted = self.clients[1 - self.at[file]]
                     .meta
                     .compact(self.inodes[file], index, true)
                     .await;
-                assert!(compacted.is_ok() || broken, "{compacted:?}");
+                assert!(compacted.is_ok() || self.is_broken, "{compacted:?}");
             }
-            Step::Break(broken) => {
-                self.bucket.fail(broken);
-                self.has_broken |= broken;
-            }
+            Step::Break(broken) => self.disturb(broken),
         }
     }
 
@@ -400,7 +436,7 @@ impl World {
     /// Everything is as it should be, for every handle and for a client that comes anew; and once
     /// the files are gone, so is every object.
     async fn end(mut self, vol: &Volume) {
-        self.bucket.fail(false);
+        self.disturb(false);
         for file in 0..2 {
             let ino = self.inodes[file];
             let flushed = within("flush", self.client(file).content.flush(ino)).await;
@@ -411,6 +447,7 @@ impl World {
                 assert_eq!(self.all(file, handle).await.unwrap(), self.models[file].bytes);
             }
         }
+        self.unstage().await;
         let fresh = Client::new(vol, &self.bucket).await;
         for file in 0..2 {
             let reader = fresh.open(self.inodes[file]).await;
@@ -443,8 +480,8 @@ fn size(length: u64) -> usize {
     usize::try_from(length).unwrap()
 }
 
-async fn run(vol: Volume, slow: bool, steps: &[Step]) {
-    let mut world = World::new(&vol, slow).await;
+async fn run(vol: Volume, ground: Ground, steps: &[Step]) {
+    let mut world = World::new(&vol, ground).await;
     for step in steps {
         world.take(step).await;
     }
@@ -456,17 +493,17 @@ fn cases(usual: u32) -> u32 {
     std::env::var("JFS_MODEL_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-fn search<F>(usual: u32, slow: bool, breaks: bool, volume: impl Fn(Setting) -> F)
+fn search<F>(usual: u32, ground: Ground, volume: impl Fn(Setting) -> F)
 where
     F: Future<Output = Volume>,
 {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let steps = (prop::collection::vec(step(breaks), 1..80), 0..2i64);
+    let steps = (prop::collection::vec(step(ground.breaks), 1..80), 0..2i64);
     let config = Config { cases: cases(usual), max_shrink_iters: 2000, ..Config::default() };
     let outcome = TestRunner::new(config).run(&steps, |(steps, trash_days)| {
         runtime.block_on(async {
-            run(volume(Setting { trash_days, ..setting() }).await, slow, &steps).await;
+            run(volume(Setting { trash_days, ..setting() }).await, ground, &steps).await;
         });
         Ok(())
     });
@@ -480,32 +517,42 @@ where
     }
 }
 
-#[test]
-fn content_is_what_was_written_last_in_memory() {
-    search(60, false, false, Volume::memory_with);
+/// Runs the search on each engine: on those behind a server or a file, with fewer cases.
+macro_rules! on_every_engine {
+    ($($name:ident: $usual:literal, $ground:expr;)*) => {
+        $(mod $name {
+            use super::*;
+
+            #[test]
+            fn in_memory() {
+                search($usual, $ground, Volume::memory_with);
+            }
+
+            #[test]
+            fn in_sqlite() {
+                search($usual / 6, $ground, Volume::sqlite_with);
+            }
+
+            #[test]
+            fn in_redis() {
+                search($usual / 6, $ground, Volume::redis_with);
+            }
+        })*
+    };
 }
 
-#[test]
-fn content_is_what_was_written_last_in_sqlite() {
-    search(10, false, false, Volume::sqlite_with);
-}
-
-#[test]
-fn content_is_what_was_written_last_in_redis() {
-    search(10, false, false, Volume::redis_with);
-}
-
-#[test]
-fn content_is_what_was_written_last_in_a_slow_bucket() {
-    search(20, true, false, Volume::memory_with);
-}
-
-#[test]
-fn what_a_flush_confirmed_outlives_failures_of_the_bucket() {
-    search(60, false, true, Volume::memory_with);
-}
-
-#[test]
-fn what_a_flush_confirmed_outlives_failures_of_a_slow_bucket() {
-    search(20, true, true, Volume::memory_with);
+on_every_engine! {
+    content_is_what_was_written_last: 60, FIRM;
+    content_is_what_was_written_last_in_a_slow_bucket: 24, Ground { slow: true, ..FIRM };
+    content_is_what_was_written_last_over_a_disk_cache: 48,
+        Ground { below: Below::Cache, ..FIRM };
+    content_is_what_was_written_last_with_writeback: 36,
+        Ground { below: Below::Writeback, slow: true, ..FIRM };
+    what_a_flush_confirmed_outlives_failures_of_the_bucket: 60, Ground { breaks: true, ..FIRM };
+    what_a_flush_confirmed_outlives_failures_of_a_slow_bucket: 24,
+        Ground { breaks: true, slow: true, ..FIRM };
+    what_a_flush_confirmed_outlives_failures_below_a_disk_cache: 36,
+        Ground { breaks: true, below: Below::Cache, ..FIRM };
+    what_a_flush_confirmed_outlives_failures_with_writeback: 12,
+        Ground { breaks: true, below: Below::Writeback, ..FIRM };
 }

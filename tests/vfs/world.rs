@@ -18,13 +18,14 @@ use jfs::vfs::{
 use nix::fcntl::OFlag;
 use prometheus::Registry;
 
+use crate::below::{Below, Disk, PLENTY};
 use crate::bucket::Bucket;
 use crate::support::data::name;
 use crate::support::volume::Volume;
 
 /// Blocks of most tests: small, so that a few bytes are many blocks.
 pub const BLOCK: u32 = 64;
-const BUDGET: usize = 1 << 20;
+const LAYOUT: Layout = Layout { block_size: BLOCK, hash_prefix: false };
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -32,11 +33,26 @@ pub struct Client {
     pub meta: Arc<Meta>,
     pub content: Arc<Content>,
     store: Arc<Store>,
+    _disk: Option<Disk>,
 }
 
 impl Client {
     pub async fn new(vol: &Volume, bucket: &Arc<Bucket>) -> Self {
-        Self::sized(vol.client().await, bucket.clone(), BLOCK, Budget::new(BUDGET))
+        Self::sized(vol.client().await, bucket.clone(), BLOCK, Budget::new(PLENTY))
+    }
+
+    /// With a cache of its own below it.
+    pub async fn over(vol: &Volume, bucket: &Arc<Bucket>, below: Below) -> Self {
+        let disk = below.disk(LAYOUT).await;
+        let parts = Parts {
+            objects: bucket.clone(),
+            layout: LAYOUT,
+            compression: Compression::None,
+            cache: disk.as_ref().map(|disk| disk.volume.clone()),
+            budget: below.budget(),
+            options: below.options(),
+        };
+        Self { _disk: disk, ..Self::assembled(vol.client().await, parts) }
     }
 
     pub fn sized(
@@ -46,18 +62,18 @@ impl Client {
         budget: Arc<Budget>,
     ) -> Self {
         let layout = Layout { block_size, hash_prefix: false };
-        let store = Store::open(Parts {
-            objects: bucket,
-            layout,
-            compression: Compression::None,
-            cache: None,
-            budget,
-            options: Options::default(),
-        });
+        let (compression, options) = (Compression::None, Options::default());
+        let objects = bucket;
+        let parts = Parts { objects, layout, compression, cache: None, budget, options };
+        Self::assembled(meta, parts)
+    }
+
+    fn assembled(meta: Arc<Meta>, parts: Parts) -> Self {
+        let store = Store::open(parts);
         meta.serve_slices(Arc::new(Slices(store.clone())));
         let options = ContentOptions::default();
         let content = Content::new(meta.clone(), store.clone(), options);
-        Self { meta, content, store }
+        Self { meta, content, store, _disk: None }
     }
 
     /// The whole file system of a mount over it.
@@ -107,6 +123,11 @@ impl Client {
 
     pub async fn flush(&self, ino: Ino) {
         within("flush", self.content.flush(ino)).await.unwrap();
+    }
+
+    /// Whatever is staged is in the bucket after that, where other clients find it.
+    pub async fn unstage(&self) {
+        within("upload of what is staged", self.store.flush_staged()).await.unwrap();
     }
 
     pub async fn stored_length(&self, ino: Ino) -> u64 {

@@ -45,30 +45,54 @@ impl BlockFile {
 
     /// Bytes of the block, checked as far as the level asks. `InvalidData` if they are not sound.
     pub fn read(&self, range: &Range<u32>) -> io::Result<Bytes> {
-        let window = layout::window(self.level, self.size, range);
-        let length = window.len();
-        let mut bytes = Scratch::new(length);
-        let mut done = 0;
-        while done < length {
-            let at = u64::from(window.start) + done as u64;
-            match rustix::io::pread(&self.file, &mut bytes.as_mut()[done..], at) {
-                Ok(0) => return Err(damaged("cut off")),
-                Ok(count) => done += count,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+        self.read_by(range, |into, start| {
+            let mut done = 0;
+            while done < into.len() {
+                match rustix::io::pread(&self.file, &mut into[done..], start + done as u64) {
+                    Ok(0) => return Err(damaged("cut off")),
+                    Ok(count) => done += count,
+                    Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
-        }
-        self.checked(bytes, &window, range)
+            Ok(())
+        })
     }
 
     /// As [`BlockFile::read`], if the page cache has all of it.
     pub fn read_now(&self, range: &Range<u32>) -> Option<io::Result<Bytes>> {
+        let read = self.read_by(range, |into, start| {
+            let length = into.len();
+            let into = &mut [IoSliceMut::new(into)];
+            match rustix::io::preadv2(&self.file, into, start, ReadWriteFlags::NOWAIT) {
+                Ok(count) if count == length => Ok(()),
+                _ => Err(ErrorKind::WouldBlock.into()),
+            }
+        });
+        match read {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+            other => Some(other),
+        }
+    }
+
+    /// Reads and checks, stride by stride.
+    fn read_by(
+        &self,
+        range: &Range<u32>,
+        fill: impl Fn(&mut [u8], u64) -> io::Result<()>,
+    ) -> io::Result<Bytes> {
         let window = layout::window(self.level, self.size, range);
         let mut bytes = Scratch::new(window.len());
-        let into = &mut [IoSliceMut::new(bytes.as_mut())];
-        let flags = ReadWriteFlags::NOWAIT;
-        let read = rustix::io::preadv2(&self.file, into, u64::from(window.start), flags).ok()?;
-        (read == window.len()).then(|| self.checked(bytes, &window, range))
+        for stride in layout::strides(&window) {
+            let at = (stride.start - window.start) as usize;
+            let part = &mut bytes.as_mut()[at..at + stride.len()];
+            fill(part, stride.start.into())?;
+            if !layout::is_sound(self.level, self.size, &window, &stride, part, &self.sums) {
+                return Err(damaged("checksum"));
+            }
+        }
+        let start = (range.start - window.start) as usize;
+        Ok(bytes.freeze(start..start + range.len()))
     }
 
     /// The tier in the footer of a staged block; 0 if it has none.
@@ -92,19 +116,6 @@ impl BlockFile {
     /// Whether a name still leads to it.
     pub fn is_linked(&self) -> bool {
         self.file.metadata().is_ok_and(|metadata| metadata.nlink() > 0)
-    }
-
-    fn checked(
-        &self,
-        bytes: Scratch,
-        window: &Range<u32>,
-        range: &Range<u32>,
-    ) -> io::Result<Bytes> {
-        if !layout::is_sound(self.level, self.size, window, bytes.as_slice(), &self.sums) {
-            return Err(damaged("checksum"));
-        }
-        let start = (range.start - window.start) as usize;
-        Ok(bytes.freeze(start..start + range.len()))
     }
 }
 

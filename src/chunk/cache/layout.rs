@@ -11,6 +11,10 @@ use super::options::Checksum;
 /// Each has a checksum of its own.
 pub const SEGMENT: u32 = 32 << 10;
 
+/// Read and checked at a time: what was just read is still in the processor's cache then. Whole
+/// segments.
+const STRIDE: u32 = 4 * SEGMENT;
+
 /// What follows the data, as the file's length tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
@@ -72,19 +76,34 @@ pub fn window(level: Checksum, size: u32, range: &Range<u32>) -> Range<u32> {
     range.start / SEGMENT * SEGMENT..end.min(size)
 }
 
-/// Whether the bytes of a window agree with the block's checksums, as far as the level asks.
+/// A window in strides. No segment lies in two of them.
+pub fn strides(window: &Range<u32>) -> impl Iterator<Item = Range<u32>> + use<> {
+    let (mut start, end) = (window.start, window.end);
+    std::iter::from_fn(move || {
+        let next = (start / STRIDE + 1).saturating_mul(STRIDE).min(end);
+        let stride = start..next;
+        start = next;
+        (!stride.is_empty()).then_some(stride)
+    })
+}
+
+/// Whether the bytes of a stride of a window agree with the block's checksums, as far as the level
+/// asks.
 pub fn is_sound(
     level: Checksum,
     size: u32,
     window: &Range<u32>,
+    stride: &Range<u32>,
     bytes: &[u8],
     sums: &[u32],
 ) -> bool {
     let segments = checkable(level, size, window);
-    segments.into_iter().all(|number| {
+    let first = segments.start.max(stride.start.div_ceil(SEGMENT));
+    let end = segments.end.min(stride.end.div_ceil(SEGMENT));
+    (first..end).all(|number| {
         let start = number * SEGMENT;
         let end = start.saturating_add(SEGMENT).min(size);
-        let segment = (start - window.start) as usize..(end - window.start) as usize;
+        let segment = (start - stride.start) as usize..(end - stride.start) as usize;
         bytes.get(segment).map(checksum) == sums.get(number as usize).copied()
     })
 }
@@ -116,6 +135,32 @@ mod tests {
 
     fn file(body: &[u8], level: Checksum, tier: u8) -> Vec<u8> {
         [body, &trailer(body, level, tier)].concat()
+    }
+
+    /// All strides of a window.
+    fn are_sound(
+        level: Checksum,
+        size: u32,
+        window: &Range<u32>,
+        bytes: &[u8],
+        sums: &[u32],
+    ) -> bool {
+        strides(window).all(|stride| {
+            let from = (stride.start - window.start) as usize;
+            let bytes = &bytes[from..from + stride.len()];
+            is_sound(level, size, window, &stride, bytes, sums)
+        })
+    }
+
+    #[test]
+    fn strides_follow_each_other_and_cut_no_segment() {
+        let strides: Vec<_> = strides(&(STRIDE - 5..3 * STRIDE + 1)).collect();
+        let ends = [STRIDE, 2 * STRIDE, 3 * STRIDE, 3 * STRIDE + 1];
+        let starts = [STRIDE - 5, STRIDE, 2 * STRIDE, 3 * STRIDE];
+        let expected: Vec<_> =
+            starts.into_iter().zip(ends).map(|(start, end)| start..end).collect();
+        assert_eq!(strides, expected);
+        assert_eq!(super::strides(&(7..7)).count(), 0);
     }
 
     #[test]
@@ -193,7 +238,7 @@ mod tests {
             for level in LEVELS {
                 let window = window(level, size, &range);
                 let mut bytes = body[window.start as usize..window.end as usize].to_vec();
-                prop_assert!(is_sound(level, size, &window, &bytes, &sums));
+                prop_assert!(are_sound(level, size, &window, &bytes, &sums));
                 let at = window.start + at % (window.end - window.start);
                 bytes[(at - window.start) as usize] ^= 1_u8 << bit;
                 let segment = at / SEGMENT * SEGMENT;
@@ -204,7 +249,7 @@ mod tests {
                     Checksum::Shrink => inside,
                     Checksum::Extend => true,
                 };
-                prop_assert_eq!(is_sound(level, size, &window, &bytes, &sums), !checked);
+                prop_assert_eq!(are_sound(level, size, &window, &bytes, &sums), !checked);
             }
         }
 
@@ -215,7 +260,7 @@ mod tests {
             let window = window(Checksum::Extend, size, &range);
             sums[(window.start / SEGMENT) as usize] ^= 1_u32 << bit;
             let bytes = &body[window.start as usize..window.end as usize];
-            prop_assert!(!is_sound(Checksum::Extend, size, &window, bytes, &sums));
+            prop_assert!(!are_sound(Checksum::Extend, size, &window, bytes, &sums));
         }
     }
 }

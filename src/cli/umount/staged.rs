@@ -1,6 +1,7 @@
 //! Blocks that are on the disk of this host and not in the bucket yet.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -53,11 +54,13 @@ impl Staged {
     }
 }
 
-/// Of all files below. What goes while it is looked at is gone.
+/// Of all blocks below. What goes while it is looked at is gone.
 fn size(dir: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
     let sizes = entries.flatten().map(|entry| match entry.metadata() {
         Ok(found) if found.is_dir() => size(&entry.path()),
+        // Never became a block: whoever wrote it was killed, and nothing of it was confirmed.
+        Ok(_) if entry.file_name().as_bytes().ends_with(b".tmp") => 0,
         Ok(found) => found.len(),
         Err(_) => 0,
     });
@@ -67,6 +70,14 @@ fn size(dir: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn regression_what_a_killed_mount_was_writing_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("1_0_5.0123456789abcdef.tmp"), "123").unwrap();
+        fs::write(dir.path().join("2_0_5.tmp"), "123").unwrap();
+        assert_eq!(Staged(vec![dir.path().to_owned()]).bytes(), 0);
+    }
 
     #[test]
     fn all_that_is_staged_is_counted_and_waited_for() {
