@@ -70,7 +70,9 @@ impl Fleet {
         let berth = self.berth(access.id());
         *lock(&berth.used) = Instant::now();
         let opening = tokio::spawn(async move { berth.open(access, given).await });
-        if let Ok(opened) = tokio::time::timeout_at(deadline.instant(), opening).await {
+        // A little before the call itself is given up, so that its answer has the cause.
+        let patience = deadline.left().mul_f64(0.9);
+        if let Ok(opened) = tokio::time::timeout(patience, opening).await {
             return opened.unwrap_or(Err(Error::Interrupted));
         }
         let cause = "it cannot be opened within the deadline of the call".to_owned();
