@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::pv::Inner;
 use super::session::Session;
-use crate::meta::{Meta, StatFs};
+use crate::meta::StatFs;
 
 /// A store that takes longer is not well.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -75,15 +75,12 @@ async fn usage(session: &Session) -> (Option<StatFs>, Option<String>) {
         meta.attrs(&[session.root()]).await?;
         meta.statfs(session.root()).await
     };
+    let known = || Some(meta.known_statfs(session.root()));
     match timeout(PATIENCE, asked).await {
         Ok(Ok(stat)) => (Some(stat), None),
-        Ok(Err(error)) => (known(meta, session), Some(error.to_string())),
-        Err(_) => (known(meta, session), Some(format!("no answer within {PATIENCE:?}"))),
+        Ok(Err(error)) => (known(), Some(error.to_string())),
+        Err(_) => (known(), Some(format!("no answer within {PATIENCE:?}"))),
     }
-}
-
-fn known(meta: &Meta, session: &Session) -> Option<StatFs> {
-    Some(meta.known_statfs(session.root()))
 }
 
 impl Condition {

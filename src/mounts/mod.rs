@@ -191,13 +191,11 @@ impl Mounts {
                     None => true,
                 }
             });
-            match ended.await {
-                Ok(clean) => clean,
-                Err(_) => {
-                    warn!(volume = %pv.id, "was not clean: not everything was stored in {patience:?}");
-                    false
-                }
+            if let Ok(clean) = ended.await {
+                return clean;
             }
+            warn!(volume = %pv.id, "was not clean: not everything was stored in {patience:?}");
+            false
         });
         let ends = join_all(ends).await;
         self.tasks.close();
@@ -215,23 +213,20 @@ impl Mounts {
             warn!(volume = %pv.id, "its mount was lost and is made again");
             self.finish(&pv.id, session).await;
         }
-        match &inner.session {
-            Some(session) => {
-                if wanted.access.update(session.meta()).await? {
-                    info!(volume = %pv.id, "took up changed keys");
-                }
+        if let Some(session) = &inner.session {
+            if wanted.access.update(session.meta()).await? {
+                info!(volume = %pv.id, "took up changed keys");
             }
-            None => {
-                let again = lost || inner.inherited;
-                inner.session = Some(self.begin(wanted, again).await?);
-                inner.ephemeral = wanted.ephemeral;
-                inner.inherited = false;
-                for known in inner.targets.clone() {
-                    if known.path != target.path
-                        && let Err(error) = inner.show(&known).await
-                    {
-                        warn!(volume = %pv.id, %error, "a target is not served again");
-                    }
+        } else {
+            let again = lost || inner.inherited;
+            inner.session = Some(self.begin(wanted, again).await?);
+            inner.ephemeral = wanted.ephemeral;
+            inner.inherited = false;
+            for known in inner.targets.clone() {
+                if known.path != target.path
+                    && let Err(error) = inner.show(&known).await
+                {
+                    warn!(volume = %pv.id, %error, "a target is not served again");
                 }
             }
         }

@@ -129,16 +129,14 @@ async fn mount(
     let mounted = Mounted::start(Arc::clone(&lease.volume), request).await?;
     let place = mounted.point().to_owned();
     let found = tokio::task::spawn_blocking(move || mounted_at(&place)).await.ok().flatten();
-    match found {
-        Some(found) => Ok((mounted, found.device, registry)),
-        None => {
-            let place = point.display().to_string();
-            if let Err(error) = mounted.close().await {
-                warn!(%error, place, "cannot end a mount that cannot be found");
-            }
-            Err(Error::Unreachable { place, cause: "is not among the mounts".to_owned() })
-        }
+    if let Some(found) = found {
+        return Ok((mounted, found.device, registry));
     }
+    let place = point.display().to_string();
+    if let Err(error) = mounted.close().await {
+        warn!(%error, place, "cannot end a mount that cannot be found");
+    }
+    Err(Error::Unreachable { place, cause: "is not among the mounts".to_owned() })
 }
 
 /// The directory that becomes the root: there, limited, and its group's.

@@ -28,7 +28,7 @@ pub struct Volumes {
     /// What sessions of this node say about where they are.
     place: String,
     metas: Shared<Arc<Meta>>,
-    volumes: Shared<Arc<Volume>>,
+    open: Shared<Arc<Volume>>,
     caches: Shared<Arc<Cache>>,
 }
 
@@ -43,8 +43,8 @@ pub struct Lease {
 
 impl Volumes {
     pub fn new(budget: Arc<Budget>, place: String) -> Self {
-        let (metas, volumes, caches) = (Shared::default(), Shared::default(), Shared::default());
-        Self { budget, place, metas, volumes, caches }
+        let (metas, open, caches) = (Shared::default(), Shared::default(), Shared::default());
+        Self { budget, place, metas, open, caches }
     }
 
     /// The volume for a mount of `id` with these options, opened if nobody has it open.
@@ -82,7 +82,7 @@ impl Volumes {
     pub async fn release(&self, lease: Lease) {
         let Lease { volume, cache, meta_key, volume_key, cache_key } = lease;
         drop(volume);
-        self.volumes.leave(&volume_key, |volume| async move { volume.close_data().await }).await;
+        self.open.leave(&volume_key, |volume| async move { volume.close_data().await }).await;
         self.metas.leave(&meta_key, close_meta).await;
         if cache.is_some() {
             drop(cache);
@@ -92,7 +92,7 @@ impl Volumes {
 
     /// What is counted of every volume.
     pub fn registries(&self) -> Vec<Registry> {
-        self.volumes.all().iter().map(|volume| volume.registry().clone()).collect()
+        self.open.all().iter().map(|volume| volume.registry().clone()).collect()
     }
 
     async fn lease_data(
@@ -106,7 +106,7 @@ impl Volumes {
         let (cache, cache_key) = self.cache(args).await?;
         let volume_key = volume_key(id, args, meta_key);
         let open = || self.open(id, access, args, Arc::clone(meta), cache.clone());
-        match self.volumes.join(&volume_key, open).await {
+        match self.open.join(&volume_key, open).await {
             Ok(volume) => {
                 let meta_key = meta_key.to_owned();
                 Ok(Lease { volume, cache, meta_key, volume_key, cache_key })

@@ -1,5 +1,5 @@
 //! Options as the Go client names them, for whoever reads them: a command line, /etc/fstab, a
-//! StorageClass, a Secret.
+//! storage class, a Secret.
 //!
 //! Each knows what becomes of it in the layers below. What is wrong with one is said in words for
 //! people.

@@ -81,7 +81,7 @@ impl Mount {
                 ("update-fstab" | "background" | "data-dir", _) => {}
                 ("o", Some(value)) => list.push(value.to_owned()),
                 ("cache-dir", Some(_)) => {
-                    list.push(format!("cache-dir={}", self.args.cache.dirs()?))
+                    list.push(format!("cache-dir={}", self.args.cache.dirs()?));
                 }
                 (name, Some(value)) if value.contains([',', ' ', '\t']) => {
                     bail!("--{name} {value}: a comma or a blank cannot be in the table")

@@ -1,4 +1,4 @@
-//! The attributes of a volume, as a PersistentVolume or a pod has them.
+//! The attributes of a volume, as a PV or a pod has them.
 
 use std::collections::HashMap;
 

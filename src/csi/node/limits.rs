@@ -1,4 +1,4 @@
-//! What may change while a volume is in use: what its VolumeAttributesClass says, as the controller has
+//! What may change while a volume is in use: what its `VolumeAttributesClass` says, as the controller has
 //! recorded it.
 
 use crate::csi::records::{self, VolumeRecord};

@@ -27,7 +27,7 @@ pub fn wanted(request: &NodePublishVolumeRequest) -> Result<(Wanted, Vec<String>
     if !["", "juicefs"].contains(&mount.fs_type.as_str()) {
         return Err(Error::bad_input(format!("fsType {:?}: it is juicefs", mount.fs_type)));
     }
-    let mode = capability.access_mode.as_ref().map(access_mode_of).unwrap_or_default();
+    let mode = capability.access_mode.map(|mode| mode.mode()).unwrap_or_default();
     let attributes = Attributes::read(&request.volume_context)?;
     let access = Access::from_secret(&request.secrets)?;
     let mut lists: Vec<&str> = mount.mount_flags.iter().map(String::as_str).collect();
@@ -79,12 +79,6 @@ pub fn target(path: &str) -> Result<PathBuf> {
     }
     // As the kernel lists it: without slashes at the end.
     Ok(found.components().collect())
-}
-
-fn access_mode_of(
-    mode: &crate::csi::proto::csi::volume_capability::AccessMode,
-) -> access_mode::Mode {
-    mode.mode()
 }
 
 /// The directory of the file system: what the options say, and the attribute below it.
