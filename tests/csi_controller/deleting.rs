@@ -10,7 +10,7 @@ use crate::driver::{Driver, MIB, Place, fill, names, volume};
 
 /// Waits until nothing is left to be removed.
 async fn swept(meta: &Meta) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     while !names(meta, ".jfs-csi/deleting").await.is_empty() {
         assert!(tokio::time::Instant::now() < deadline, "the deleted volume is still there");
         tokio::time::sleep(Duration::from_millis(50)).await;

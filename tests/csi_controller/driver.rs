@@ -23,7 +23,7 @@ use crate::support::redis::RedisServer;
 
 pub const MIB: i64 = 1 << 20;
 /// A debug build on a busy machine is up well before.
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_mins(1);
 /// For a call that has all it needs.
 pub const CALL: Duration = Duration::from_secs(30);
 
@@ -141,7 +141,7 @@ impl Driver {
     pub fn stop(&mut self) -> bool {
         let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         assert!(told.unwrap().success());
-        command::wait(&mut self.child, Duration::from_secs(60)).is_some_and(|end| end.success())
+        command::wait(&mut self.child, Duration::from_mins(1)).is_some_and(|end| end.success())
     }
 
     pub async fn create(&self, request: CreateVolumeRequest) -> Result<Volume, Status> {
