@@ -58,7 +58,9 @@ async fn check(fresh: &Client, number: u64, ino: Ino) {
     let mut found = Vec::new();
     while found.len() < SIZE {
         let pieces = reader.read(found.len() as u64, 4 * BLOCK).await.unwrap();
-        pieces.iter().for_each(|piece| found.extend_from_slice(piece));
+        for piece in &pieces {
+            found.extend_from_slice(piece);
+        }
     }
     assert!(found == noise(SIZE, number), "file {number} is not what was written");
 }
