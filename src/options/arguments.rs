@@ -92,15 +92,25 @@ fn truth(text: &str) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::Args;
 
     use super::*;
-    use crate::cli::Cli;
+    use crate::options::mount::MountArgs;
+
+    fn command() -> Command {
+        let mount = MountArgs::augment_args(Command::new("mount"));
+        let set = Command::new("set").arg(Arg::new("path").long("path"));
+        let loud = Arg::new("verbose").long("verbose").visible_alias("debug");
+        Command::new("jfs")
+            .arg(loud.action(ArgAction::SetTrue))
+            .subcommand(mount)
+            .subcommand(Command::new("quota").subcommand(set))
+    }
 
     #[track_caller]
     fn becomes(given: &str, expected: &str) {
         let words = given.split(' ').map(OsString::from).collect();
-        let words = spelled(&Cli::command(), words);
+        let words = spelled(&command(), words);
         let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(words.join(" "), expected);
     }

@@ -188,8 +188,8 @@ fn subcommands_do_not_know_each_other() {
     );
     accepted(&[
         ("cli/mod.rs", ""),
-        ("cli/mount.rs", "use super::sizes::Bytes;"),
-        ("cli/sizes.rs", ""),
+        ("cli/mount.rs", "use super::table::Table;"),
+        ("cli/table.rs", ""),
     ]);
 }
 

@@ -149,7 +149,7 @@ impl Node for NodeService {
     ) -> Result<Response<NodeGetVolumeStatsResponse>, Status> {
         let request = request.into_inner();
         let volume = VolumeId::new(&request.volume_id)?;
-        let target = publish::target(&request.volume_path)?;
+        let target = publish::place(&request.volume_path)?;
         let unknown = || Status::not_found(format!("volume {volume} is not published there"));
         if !self.mounts.knows(&volume, &target).await {
             return Err(unknown());
@@ -168,7 +168,7 @@ impl Node for NodeService {
     ) -> Result<Response<NodeExpandVolumeResponse>, Status> {
         let request = request.into_inner();
         let volume = VolumeId::new(&request.volume_id)?;
-        let target = publish::target(&request.volume_path)?;
+        let target = publish::place(&request.volume_path)?;
         if !self.mounts.knows(&volume, &target).await {
             return Err(Status::not_found(format!("volume {volume} is not published there")));
         }

@@ -67,6 +67,14 @@ pub fn wanted(request: &NodePublishVolumeRequest) -> Result<(Wanted, Vec<String>
     Ok((wanted, unused))
 }
 
+/// Where somebody says that a volume is published; it need not be.
+pub fn place(path: &str) -> Result<PathBuf> {
+    if path.is_empty() {
+        return Err(Error::bad_input("the volume path is empty"));
+    }
+    Ok(Path::new(path).components().collect())
+}
+
 /// A path that can be a target.
 pub fn target(path: &str) -> Result<PathBuf> {
     if path.is_empty() {
