@@ -10,6 +10,7 @@ mod s3;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod dynamic;
 mod failing;
 mod isolation;
 mod keys;

@@ -32,10 +32,10 @@ pub struct FuseArgs {
     /// Serve the flags of files (chattr, lsattr)
     #[arg(long)]
     pub enable_ioctl: bool,
-    /// Who root becomes, UID[:GID]; nobody if it is left empty
+    /// Who root becomes, UID or UID:GID; nobody if it is left empty
     #[arg(long, value_name = "UID[:GID]", value_parser = squash::parse)]
     pub root_squash: Option<Said>,
-    /// Who everybody becomes, UID[:GID]; permissions are then checked here, not in the kernel
+    /// Who everybody becomes, UID or UID:GID; permissions are then checked here, not in the kernel
     #[arg(long, value_name = "UID[:GID]", value_parser = squash::parse)]
     pub all_squash: Option<Said>,
     /// Let the names of the virtual files begin with `.jfs`
