@@ -55,6 +55,23 @@ const PATTERNS: [Pattern; 4] = [
     Pattern { name: "random 1 MiB", random: true, request: MIB },
 ];
 
+impl Pattern {
+    /// Bytes of one run: all of the file, or an eighth of it where each request is a slice of its own.
+    fn bytes(self) -> usize {
+        if self.random { FILE / 8 } else { FILE }
+    }
+
+    /// Bytes of an object: what is written at random does not grow into whole blocks.
+    fn object(self) -> usize {
+        if self.random { self.request } else { BLOCK }
+    }
+
+    /// What a plain client writes: as many bytes in objects as large.
+    fn bodies(self, bytes: &[u8]) -> Arc<[Bytes]> {
+        bytes[..self.bytes()].chunks(self.object()).map(Bytes::copy_from_slice).collect()
+    }
+}
+
 type Pass = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 fn main() -> Result<()> {
@@ -70,19 +87,19 @@ fn main() -> Result<()> {
             &name,
             Choice::cold(objects),
             (pattern, &bytes),
-            ("memcpy", copying(&bytes)),
+            ("memcpy", copying(pattern.bodies(&bytes))),
         )?;
 
         let dir = folder.path().join(Uuid::new_v4().to_string());
         let spec = Spec::new("file", &format!("{}/", dir.display()));
         let name = format!("store file, {}", pattern.name);
-        let plain = ("files, synced", filing(&bytes, folder.path()));
+        let plain = ("files, synced", filing(pattern.bodies(&bytes), folder.path()));
         run(&mut beside, &name, Choice::cold(jfs::object::open(&spec)?), (pattern, &bytes), plain)?;
 
         let bucket = format!("write-{}", Uuid::new_v4());
         let spec = server.spec(&bucket);
         let client = bare::client(&spec, s3::ACCESS_KEY, s3::SECRET_KEY);
-        let bodies = blocks(&bytes);
+        let bodies = pattern.bodies(&bytes);
         let plain =
             move || bare::write(client.clone(), bucket.clone(), Arc::clone(&bodies), AT_ONCE);
         let name = format!("store s3, {}", pattern.name);
@@ -109,13 +126,19 @@ fn writeback(beside: &mut Beside, bytes: &Arc<[u8]>, folder: &Path) -> Result<()
     let choice =
         Choice { cache: Some(cache), options, ..Choice::cold(Arc::new(MemStore::default())) };
     let name = format!("writeback, {}", PATTERNS[1].name);
-    run(beside, &name, choice, (PATTERNS[1], bytes), ("files, synced", filing(bytes, folder)))
+    run(
+        beside,
+        &name,
+        choice,
+        (PATTERNS[1], bytes),
+        ("files, synced", filing(PATTERNS[1].bodies(bytes), folder)),
+    )
 }
 
 fn packed(beside: &mut Beside, bytes: &Arc<[u8]>) -> Result<()> {
     for (name, compression) in [("lz4", Compression::Lz4), ("zstd", Compression::Zstd)] {
         let choice = Choice { compression, ..Choice::cold(Arc::new(MemStore::default())) };
-        let bodies = blocks(bytes);
+        let bodies = PATTERNS[1].bodies(bytes);
         let plain = move || {
             for body in bodies.iter() {
                 let _ = black_box(compression.pack(body.clone()));
@@ -131,7 +154,7 @@ fn packed(beside: &mut Beside, bytes: &Arc<[u8]>) -> Result<()> {
 fn encrypted(beside: &mut Beside, bytes: &Arc<[u8]>) -> Result<()> {
     for (name, cipher) in CIPHERS {
         let objects = bucket::encrypted(Arc::new(MemStore::default()), name)?;
-        let (key, bodies) = (Arc::new(bucket::key(cipher)?), blocks(bytes));
+        let (key, bodies) = (Arc::new(bucket::key(cipher)?), PATTERNS[1].bodies(bytes));
         let plain = move || {
             for body in bodies.iter() {
                 let mut body = body.to_vec();
@@ -168,6 +191,7 @@ where
             let mut offsets: Vec<usize> = (0..FILE).step_by(pattern.request).collect();
             if pattern.random {
                 offsets.shuffle(&mut rand::rng());
+                offsets.truncate(pattern.bytes() / pattern.request);
             }
             for offset in offsets {
                 let part = &bytes[offset..offset + pattern.request];
@@ -186,7 +210,7 @@ where
             clear(objects).await;
         })
     };
-    beside.pair(name, FILE as u64, ours, plain, tidy);
+    beside.pair(name, pattern.bytes() as u64, ours, plain, tidy);
     Ok(())
 }
 
@@ -200,17 +224,12 @@ async fn clear(objects: Arc<dyn ObjectStore>) {
     }
 }
 
-fn blocks(bytes: &[u8]) -> Arc<[Bytes]> {
-    bytes.chunks(BLOCK).map(Bytes::copy_from_slice).collect()
-}
-
 fn copying(
-    bytes: &Arc<[u8]>,
+    bodies: Arc<[Bytes]>,
 ) -> impl Fn() -> std::future::Ready<()> + Clone + Send + 'static + use<> {
-    let bytes = Arc::clone(bytes);
     move || {
         // Kept to the end, as a store keeps it: memory that is used again costs less.
-        let kept: Vec<Vec<u8>> = bytes.chunks(BLOCK).map(<[u8]>::to_vec).collect();
+        let kept: Vec<Vec<u8>> = bodies.iter().map(|body| body.to_vec()).collect();
         black_box(kept);
         ready(())
     }
@@ -218,16 +237,16 @@ fn copying(
 
 /// Each block a file of its own that is there, name and all, whatever happens to the machine.
 fn filing(
-    bytes: &Arc<[u8]>,
+    bodies: Arc<[Bytes]>,
     folder: &Path,
 ) -> impl Fn() -> std::future::Ready<()> + Clone + Send + 'static + use<> {
-    let (bytes, dir) = (Arc::clone(bytes), folder.join(Uuid::new_v4().to_string()));
+    let dir = folder.join(Uuid::new_v4().to_string());
     move || {
         let written = std::fs::create_dir_all(&dir).and_then(|()| {
-            for (index, block) in bytes.chunks(BLOCK).enumerate() {
+            for (index, body) in bodies.iter().enumerate() {
                 let (draft, path) = (dir.join("draft"), dir.join(index.to_string()));
                 let mut file = File::create(&draft)?;
-                file.write_all(block)?;
+                file.write_all(body)?;
                 file.sync_data()?;
                 std::fs::rename(draft, path)?;
                 File::open(&dir)?.sync_all()?;

@@ -133,7 +133,9 @@ fn forget_names() -> Result<()> {
     Ok(fs::write("/proc/sys/vm/drop_caches", "2")?)
 }
 
-/// So that the next read asks the client.
+/// So that the next read asks the client, and the client its disk. What is not on the disk yet
+/// would not be forgotten, and be written while the next thing is measured.
 fn forget_content() -> Result<()> {
+    rustix::fs::sync();
     Ok(fs::write("/proc/sys/vm/drop_caches", "3")?)
 }
