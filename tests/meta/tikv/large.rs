@@ -153,17 +153,14 @@ const LISTED: &str = "JFS_TEST_LISTED";
 /// How many entries the process that is measured has seen; alone it lists a small directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_is_listed_page_by_page() {
-    let (url, count) = match std::env::var(LISTED) {
-        Ok(listed) => {
-            let (url, count) = listed.split_once(' ').expect("an address and a number");
-            (url.to_owned(), count.parse().expect("a number"))
-        }
-        Err(_) => {
-            let url = TikvServer::shared().fresh_split_url();
-            formatted(&url).await.close().await.expect("close");
-            TikvServer::shared().fill(&url, 1, 10_000);
-            (url, 10_000)
-        }
+    let (url, count) = if let Ok(listed) = std::env::var(LISTED) {
+        let (url, count) = listed.split_once(' ').expect("an address and a number");
+        (url.to_owned(), count.parse().expect("a number"))
+    } else {
+        let url = TikvServer::shared().fresh_split_url();
+        formatted(&url).await.close().await.expect("close");
+        TikvServer::shared().fill(&url, 1, 10_000);
+        (url, 10_000)
     };
     let options = Options { no_background_jobs: true, ..Options::default() };
     let meta = Meta::connect(&url, options).await.expect("connect");

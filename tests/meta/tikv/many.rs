@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use jfs::meta::record::Counter;
+use jfs::meta::record::{Counter, Setting};
 use jfs::meta::{Meta, Options, Registration};
 
 use crate::support::tikv::TikvServer;
 use crate::support::tree::Tree;
-use crate::support::volume::setting;
+use crate::support::volume::{setting, setting_with_trash};
 
 const CLIENTS: usize = 6;
 const EACH: usize = 20;
@@ -32,6 +32,10 @@ impl Crowd {
 
     /// Clients that do nothing but what the test asks for.
     async fn new() -> Self {
+        Self::on(setting()).await
+    }
+
+    async fn on(setting: Setting) -> Self {
         let server = TikvServer::start(&[]);
         let url = server.fresh_url();
         let mut clients = Vec::new();
@@ -40,7 +44,7 @@ impl Crowd {
             let options = Options { no_background_jobs: true, heartbeat, ..Options::default() };
             let meta = Meta::attach(&url, options).await.expect("connect");
             if number == 0 {
-                meta.init(setting(), false).await.expect("format");
+                meta.init(setting.clone(), false).await.expect("format");
             }
             meta.load().await.expect("load");
             // Ids are taken ahead, many at a time.
@@ -75,6 +79,27 @@ async fn clients_in_directories_of_their_own_never_conflict() {
     join_all(works).await;
     assert_eq!(crowd.taken_back(), before);
     assert!(crowd.clients.iter().all(|meta| meta.counts().conflicts() == 0));
+}
+
+/// All that is removed within an hour goes to the same directory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regression_removing_to_the_trash_never_conflicts() {
+    let crowd = Crowd::on(setting_with_trash()).await;
+    let works = crowd.clients.iter().enumerate().map(|(i, meta)| work(meta.clone(), i));
+    join_all(works).await;
+    // The hour is there already.
+    for (number, meta) in crowd.clients.iter().enumerate() {
+        meta.rm(&format!("of{number}/f0")).await.expect("unlink");
+    }
+    let before = crowd.taken_back();
+    let removed = (1..EACH).flat_map(|i| {
+        crowd.clients.iter().enumerate().map(move |(number, meta)| async move {
+            meta.rm(&format!("of{number}/f{i}")).await.expect("unlink");
+        })
+    });
+    // Those of one client wait for their turn with the directory; those of others do not.
+    join_all(removed).await;
+    assert_eq!(crowd.taken_back(), before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -136,10 +136,11 @@ impl KvTransaction {
             }
         }
         // Ranges are guarded through the node that they belong to: by who adds to one, whatever
-        // else the plan has read, and by who has listed it.
+        // else the plan has read, and by who has listed it. Not so the hours of the trash: everyone
+        // who removes something adds to the same one, and they go when they are days old.
         for change in changes {
             match change {
-                Change::PutEntry(dir, ..) => {
+                Change::PutEntry(dir, ..) if !dir.is_trash() => {
                     let place = StoreKey::Attr(*dir).encode();
                     if !watched.points.contains_key(&place) && !cells.writes(&place) {
                         kv.share(&place, seats.any());
