@@ -28,6 +28,8 @@ const FOREIGN: &[&str] =
 pub struct Attributes {
     /// The directory of the file system, below what the options say.
     pub path: Option<String>,
+    /// What the path is below, if the options do not say.
+    pub subdir: Option<String>,
     pub mount_options: String,
     /// Bytes.
     pub capacity: Option<u64>,
@@ -55,6 +57,7 @@ impl Attributes {
     fn take(&mut self, key: &str, value: &str) -> Result<()> {
         match key {
             "subPath" => self.path = Some(value.to_owned()),
+            "subdir" => self.subdir = Some(value.to_owned()),
             "mountOptions" => value.clone_into(&mut self.mount_options),
             "capacity" | "size" => self.capacity = Some(bytes(key, value)?),
             "juicefs/mount-memory-limit" => self.memory = Some(bytes(key, value)?),

@@ -96,7 +96,8 @@ fn path(args: &MountArgs, attributes: &Attributes, volume: &VolumeId) -> String 
         None if attributes.ephemeral => volume.as_str(),
         None => "",
     };
-    format!("{}/{below}", args.meta.subdir.as_deref().unwrap_or_default())
+    let above = args.meta.subdir.as_deref().or(attributes.subdir.as_deref());
+    format!("{}/{below}", above.unwrap_or_default())
 }
 
 fn options_fault(error: &impl std::fmt::Display) -> Error {
