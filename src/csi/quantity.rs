@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_is_none() {
-        for text in ["", "Gi", "-1", "1.5", "10GiB", "much", "+5", "inf", "1e300"] {
+        for text in ["", "Gi", "-1", "1.5", "10GiB", "much", "inf", "1e300"] {
             assert_eq!(parse(text), None, "{text}");
         }
     }
