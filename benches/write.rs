@@ -36,7 +36,7 @@ use beside::bucket::CIPHERS;
 use beside::place::{BLOCK, Choice, LAYOUT, MIB, Place, content};
 use beside::{Beside, bare, bucket};
 
-/// Bytes of the file, and of one run over it.
+/// Bytes of the file.
 const FILE: usize = 64 * MIB;
 /// Uploads at once, as by default.
 const AT_ONCE: usize = 20;
@@ -109,7 +109,7 @@ fn main() -> Result<()> {
     writeback(&mut beside, &bytes, folder.path())?;
     packed(&mut beside, &bytes)?;
     encrypted(&mut beside, &bytes)?;
-    println!("\\n{beside}");
+    println!("\n{beside}");
     Ok(())
 }
 
