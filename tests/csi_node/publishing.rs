@@ -174,8 +174,8 @@ fn the_group_of_a_pod_gets_the_root_of_its_volume() {
 fn an_ephemeral_volume_goes_with_its_pod() {
     within(MOUNTED, || {
         let node = Node::start();
-        let mut scratch = node.publication("csi-1234", "web");
-        scratch.context.remove("subPath");
+        // Whatever it names is not its own.
+        let scratch = node.publication("csi-1234", "web").attribute("subPath", "pvc-1");
         let scratch =
             scratch.attribute("csi.storage.k8s.io/ephemeral", "true").attribute("size", "10Mi");
         let beside = node.publication("pvc-1", "other");
@@ -187,7 +187,7 @@ fn an_ephemeral_volume_goes_with_its_pod() {
 
         let all = node.publication("whole", "all").attribute("subPath", "/");
         node.publish(&all).unwrap();
-        assert!(poll(PATIENCE, || !all.target.join("csi-1234").exists()));
+        assert!(poll(PATIENCE, || !all.target.join("pvc-1/csi-1234").exists()));
         assert!(all.target.join("pvc-1").exists());
     });
 }

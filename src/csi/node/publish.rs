@@ -89,15 +89,13 @@ pub fn target(path: &str) -> Result<PathBuf> {
     Ok(found.components().collect())
 }
 
-/// The directory of the file system: what the options say, and the attribute below it.
+/// The directory of the file system: what the options say, and the attribute below it. An ephemeral
+/// volume has one of its own in there: it is removed in the end, and nobody else's must be.
 fn path(args: &MountArgs, attributes: &Attributes, volume: &VolumeId) -> String {
-    let below = match &attributes.path {
-        Some(path) => path.as_str(),
-        None if attributes.ephemeral => volume.as_str(),
-        None => "",
-    };
-    let above = args.meta.subdir.as_deref().or(attributes.subdir.as_deref());
-    format!("{}/{below}", above.unwrap_or_default())
+    let above = args.meta.subdir.as_deref().or(attributes.subdir.as_deref()).unwrap_or_default();
+    let below = attributes.path.as_deref().unwrap_or_default();
+    let own = if attributes.ephemeral { volume.as_str() } else { "" };
+    format!("{above}/{below}/{own}")
 }
 
 fn options_fault(error: &impl std::fmt::Display) -> Error {
