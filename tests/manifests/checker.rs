@@ -13,10 +13,7 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 /// The flags of `jfs-csi`.
-static FLAGS: LazyLock<String> = LazyLock::new(|| match option_env!("CARGO_BIN_EXE_jfs-csi") {
-    Some(driver) => flags_of(driver),
-    None => KNOWN.join(","),
-});
+static FLAGS: LazyLock<String> = LazyLock::new(|| flags_of(env!("CARGO_BIN_EXE_jfs-csi")));
 
 /// The options of a mount: those that its page lists, and those that it lists for `-o`.
 static OPTIONS: LazyLock<String> = LazyLock::new(|| {
@@ -27,23 +24,6 @@ static OPTIONS: LazyLock<String> = LazyLock::new(|| {
     options.extend(short.split('`').skip(1).step_by(2).map(|it| it.split('=').next().unwrap()));
     options.join(",")
 });
-
-/// As agreed, for as long as the program is not part of this build.
-const KNOWN: [&str; 13] = [
-    "endpoint",
-    "nodeid",
-    "mode",
-    "state-dir",
-    "kubelet-registration-path",
-    "plugin-registry-dir",
-    "http",
-    "memory-budget",
-    "cache-dir",
-    "drain-timeout",
-    "secrets-dir",
-    "driver-name",
-    "help",
-];
 
 /// The checker in a folder that holds `deploy/`.
 pub struct Checker {
