@@ -1,5 +1,6 @@
 //! The real Go client, for comparing with and for checking what we wrote.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -94,7 +95,11 @@ impl Volume {
         let mut command = command(&["--no-agent", "mount", "--no-usage-report", "--no-syslog"]);
         command.args(["--backup-meta", "0", "--cache-dir"]).arg(cache);
         command.args(options).arg(&self.url).arg(&point);
-        Mount::start(command, &point, &log)
+        let mount = Mount::start(command, &point, &log);
+        // The kernel shows it before the client serves it, and a client whose mount goes away in
+        // between takes that for a crash and mounts again.
+        fs::metadata(&point).unwrap();
+        mount
     }
 
     /// The metadata in the first, JSON form of `dump`.
