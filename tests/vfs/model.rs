@@ -298,6 +298,8 @@ impl World {
         if self.ground.below == Below::Writeback {
             self.disturb(false);
             for client in &self.clients {
+                // A compaction that follows a read or a write stages what it makes.
+                client.meta.idle().await;
                 client.unstage().await;
             }
         }
