@@ -60,8 +60,8 @@ impl<'a> MetaTxn<'a> {
         Ok(())
     }
 
-    /// As [`MetaTxn::prefetch`], for a plan that is going to be committed if the nodes are as this
-    /// client saw them last and the names are free. Where the store allows it, that is supposed
+    /// As [`MetaTxn::prefetch`], for a plan that is going to be committed if nodes and names are as
+    /// this client saw them last, and names that it did not see are free. Where the store allows it, that is supposed
     /// instead of read, which saves a round trip.
     pub async fn expect(&mut self, keys: &[Key]) -> Result<()> {
         if self.supposing == Supposing::Allowed

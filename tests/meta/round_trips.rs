@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jfs::meta::engine::redis::{self, RedisEngine};
 use jfs::meta::op::rename::RenameMode;
 use jfs::meta::record::{FileKind, Slice};
-use jfs::meta::{Caller, Ino, Meta, NodeKind, Options, Registration, Timestamp};
+use jfs::meta::{Caller, Ino, Meta, Name, NodeKind, Options, Registration, Timestamp};
 use nix::fcntl::{FallocateFlags, OFlag};
 
 use crate::support::redis::RedisServer;
@@ -118,35 +118,95 @@ async fn making_takes_two_in_a_directory_that_is_not_known() {
 }
 
 #[tokio::test]
-async fn removing_takes_two_with_trash_and_without() {
+async fn removing_takes_one_if_the_name_was_looked_up_and_two_otherwise() {
     for setting in [setting(), setting_with_trash()] {
         let vol = Counted::new(setting).await;
         let root = Caller::root();
         for i in 0..5 {
             vol.meta.file(&format!("f{i}")).await;
+            vol.meta.file(&format!("g{i}")).await;
+            vol.meta.dir(&format!("d{i}")).await;
         }
-        let removed = vol.count(async |i| {
-            vol.meta.unlink(&root, Ino::ROOT, &name(format!("f{i}"))).await.expect("unlink");
+        // Another client, which has seen none of them.
+        let vol = vol.another().await;
+        let unlink =
+            async |called| vol.meta.unlink(&root, Ino::ROOT, &called).await.expect("unlink");
+        let unseen = vol.count(async |i| unlink(name(format!("f{i}"))).await);
+        assert_eq!(unseen.await, 2);
+        let looked_up = vol.count(async |i| {
+            let called = name(format!("g{i}"));
+            vol.meta.lookup(&root, Ino::ROOT, &called).await.expect("lookup");
+            unlink(called).await;
         });
-        assert_eq!(removed.await, 2);
+        assert_eq!(looked_up.await, 1 + 1);
+        // That it is empty takes a look.
+        let emptied = vol.count(async |i| {
+            let called = name(format!("d{i}"));
+            vol.meta.lookup(&root, Ino::ROOT, &called).await.expect("lookup");
+            vol.meta.rmdir(&root, Ino::ROOT, &called).await.expect("rmdir");
+        });
+        assert_eq!(emptied.await, 1 + 2);
     }
 }
 
 #[tokio::test]
-async fn renaming_takes_two() {
+async fn renaming_takes_one_if_both_names_were_looked_up_and_two_otherwise() {
     let vol = Counted::new(setting()).await;
     let root = Caller::root();
     let dir = vol.meta.dir("d").await;
     for i in 0..5 {
-        vol.meta.file(&format!("f{i}")).await;
-        vol.meta.file(&format!("d/g{i}")).await;
+        for stem in ["f", "g"] {
+            vol.meta.file(&format!("{stem}{i}")).await;
+            vol.meta.file(&format!("d/{stem}{i}")).await;
+        }
     }
-    let renamed = vol.count(async |i| {
-        let (old, new) = (name(format!("f{i}")), name(format!("g{i}")));
-        let (from, to) = ((Ino::ROOT, &old), (dir, &new));
+    // Another client, which has seen none of them.
+    let vol = vol.another().await;
+    let rename = async |called: &Name| {
+        let (from, to) = ((Ino::ROOT, called), (dir, called));
         vol.meta.rename(&root, from, to, RenameMode::Replace).await.expect("rename");
+    };
+    let unseen = vol.count(async |i| rename(&name(format!("f{i}"))).await);
+    assert_eq!(unseen.await, 2);
+    let looked_up = vol.count(async |i| {
+        let called = name(format!("g{i}"));
+        for place in [Ino::ROOT, dir] {
+            vol.meta.lookup(&root, place, &called).await.expect("lookup");
+        }
+        rename(&called).await;
     });
-    assert_eq!(renamed.await, 2);
+    assert_eq!(looked_up.await, 2 + 1);
+}
+
+#[tokio::test]
+async fn linking_takes_one_if_the_node_was_seen() {
+    let vol = Counted::new(setting()).await;
+    let (ino, root) = (vol.meta.file("f").await, Caller::root());
+    let linked = vol.count(async |i| {
+        vol.meta.link(&root, ino, Ino::ROOT, &name(format!("l{i}"))).await.expect("link");
+    });
+    assert_eq!(linked.await, 1);
+}
+
+#[tokio::test]
+async fn what_another_client_changed_meanwhile_costs_requests_and_nothing_else() {
+    let vol = Counted::new(setting()).await;
+    let other = vol.another().await;
+    let root = Caller::root();
+    for i in 0..5 {
+        vol.meta.file(&format!("f{i}")).await;
+    }
+    let removed = vol.count(async |i| {
+        let (called, moved) = (name(format!("f{i}")), name(format!("m{i}")));
+        vol.meta.lookup(&root, Ino::ROOT, &called).await.expect("lookup");
+        let (from, to) = ((Ino::ROOT, &called), (Ino::ROOT, &moved));
+        other.meta.rename(&root, from, to, RenameMode::Replace).await.expect("rename");
+        let ino = other.meta.file(&format!("f{i}")).await;
+        vol.meta.unlink(&root, Ino::ROOT, &called).await.expect("unlink");
+        assert!(other.meta.getattr(ino).await.is_err(), "the file that has the name now is gone");
+        other.meta.lookup(&root, Ino::ROOT, &moved).await.expect("the one that had it is there");
+    });
+    assert_eq!(removed.await, 1 + 3);
 }
 
 #[tokio::test]

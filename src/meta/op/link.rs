@@ -24,7 +24,7 @@ impl Operation for Link<'_> {
     }
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Attr>> {
-        tx.prefetch(&[
+        tx.expect(&[
             Key::Place(self.dir),
             Key::Entry(self.dir, self.name.clone()),
             Key::Attr(self.ino),

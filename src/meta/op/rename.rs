@@ -58,7 +58,7 @@ impl Operation for Rename<'_> {
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Renamed>> {
         let ((src, old), (dst, new)) = (self.from, self.to);
-        tx.prefetch(&[
+        tx.expect(&[
             Key::Place(src),
             Key::Place(dst),
             Key::Lookup(src, old.clone()),

@@ -26,7 +26,7 @@ impl Operation for Rmdir<'_> {
     }
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Ino>> {
-        tx.prefetch(&[Key::Place(self.dir), Key::Lookup(self.dir, self.name.clone())]).await?;
+        tx.expect(&[Key::Place(self.dir), Key::Lookup(self.dir, self.name.clone())]).await?;
         let dir = tx.dir(self.dir).await?;
         let found = tx.lookup(self.dir, self.name).await?.ok_or(Error::NotFound)?;
         if found.entry.kind != FileKind::Dir {

@@ -16,12 +16,22 @@ pub(super) enum Guard {
         key: String,
         raw: Option<Bytes>,
     },
+    Attr {
+        key: String,
+        raw: Option<Bytes>,
+    },
     /// The attr of a directory, of which only what makes it a place matters.
     Place {
         key: String,
         raw: Option<Bytes>,
     },
     Field {
+        key: String,
+        field: Bytes,
+        raw: Option<Bytes>,
+    },
+    /// A name in a directory.
+    Entry {
         key: String,
         field: Bytes,
         raw: Option<Bytes>,
@@ -63,9 +73,13 @@ pub(super) fn add(
     }
     for guard in guards {
         match guard {
-            Guard::Value { key, raw } => batch.guard_value(key, raw.as_ref()),
+            Guard::Value { key, raw } | Guard::Attr { key, raw } => {
+                batch.guard_value(key, raw.as_ref())
+            }
             Guard::Place { key, raw } => batch.guard_place(key, raw.as_ref()),
-            Guard::Field { key, field, raw } => batch.guard_field(key, field, raw.as_ref()),
+            Guard::Field { key, field, raw } | Guard::Entry { key, field, raw } => {
+                batch.guard_field(key, field, raw.as_ref());
+            }
             Guard::Emptiness { key, empty } => batch.guard_emptiness(key, *empty),
             Guard::Hash { key, pairs } => batch.guard_hash(key, pairs),
             Guard::Member { key, member, is } => batch.guard_member(key, member.clone(), *is),

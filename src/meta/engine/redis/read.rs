@@ -78,8 +78,8 @@ impl<'a> Question<'a> {
     }
 }
 
-/// What a key most likely holds: an attr is as this client saw it last, and a name is free. None
-/// where there is no telling.
+/// What a key most likely holds: what this client saw last, and where it saw nothing a name is free.
+/// None where there is no telling.
 pub(super) fn guess(
     names: &Names,
     recent: &Recent,
@@ -87,30 +87,48 @@ pub(super) fn guess(
     guards: &mut Vec<Guard>,
 ) -> Option<Record> {
     match key {
-        Key::Attr(ino) | Key::Place(ino) => {
-            let at = names.attr(*ino);
-            let raw = recent.attr(&at)?;
+        Key::Attr(ino) => Some(Record::Attr(Some(guess_attr(names, recent, *ino, guards)?))),
+        Key::Place(ino) => {
+            let key = names.attr(*ino);
+            let raw = recent.attr(&key)?;
             let attr = Attr::decode(&raw).ok()?;
-            guards.push(match key {
-                Key::Place(_) => Guard::Place { key: at, raw: Some(raw) },
-                _ => Guard::Value { key: at, raw: Some(raw) },
-            });
+            guards.push(Guard::Place { key, raw: Some(raw) });
             Some(Record::Attr(Some(attr)))
         }
-        Key::Entry(dir, name) | Key::Lookup(dir, name) => {
-            guards.push(Guard::Field {
-                key: names.entries(*dir),
-                field: raw_name(name),
-                raw: None,
-            });
-            Some(if matches!(key, Key::Entry(..)) {
-                Record::Entry(None)
-            } else {
-                Record::Lookup(None)
-            })
+        Key::Entry(dir, name) => {
+            Some(Record::Entry(guess_entry(names, recent, *dir, name, guards)?))
+        }
+        Key::Lookup(dir, name) => {
+            let Some(entry) = guess_entry(names, recent, *dir, name, guards)? else {
+                return Some(Record::Lookup(None));
+            };
+            let attr = Some(guess_attr(names, recent, entry.ino, guards)?);
+            Some(Record::Lookup(Some(Found { entry, attr })))
         }
         _ => None,
     }
+}
+
+fn guess_attr(names: &Names, recent: &Recent, ino: Ino, guards: &mut Vec<Guard>) -> Option<Attr> {
+    let key = names.attr(ino);
+    let raw = recent.attr(&key)?;
+    let attr = Attr::decode(&raw).ok()?;
+    guards.push(Guard::Attr { key, raw: Some(raw) });
+    Some(attr)
+}
+
+fn guess_entry(
+    names: &Names,
+    recent: &Recent,
+    dir: Ino,
+    name: &Name,
+    guards: &mut Vec<Guard>,
+) -> Option<Option<Entry>> {
+    let (key, field) = (names.entries(dir), raw_name(name));
+    let raw = recent.entry(&key, &field);
+    let entry = raw.as_ref().map(|raw| Entry::decode(raw)).transpose().ok()?;
+    guards.push(Guard::Entry { key, field, raw });
+    Some(entry)
 }
 
 fn ask(pipe: &mut Pipeline, names: &Names, key: &Key) {
@@ -171,7 +189,9 @@ fn answer(names: &Names, key: &Key, replies: &mut Replies, note: Note<'_>) -> Re
             Record::Attr(attr)
         }
         Key::Entry(dir, name) => {
-            let raw = field(replies, names.entries(*dir), raw_name(name), note)?;
+            let (key, field) = (names.entries(*dir), raw_name(name));
+            let raw = replies.bytes(&key)?;
+            note(Guard::Entry { key, field, raw: raw.clone() });
             Record::Entry(raw.map(|raw| entry(names, *dir, &raw)).transpose()?)
         }
         Key::Lookup(dir, name) => Record::Lookup(lookup(names, *dir, name, replies, note)?),
@@ -245,7 +265,7 @@ fn answer(names: &Names, key: &Key, replies: &mut Replies, note: Note<'_>) -> Re
 
 fn attr(key: String, raw: Option<Bytes>, note: Note<'_>) -> Result<Record> {
     let attr = raw.as_ref().map(|raw| reply::at(&key, Attr::decode(raw))).transpose()?;
-    note(Guard::Value { key, raw });
+    note(Guard::Attr { key, raw });
     Ok(Record::Attr(attr))
 }
 
@@ -268,7 +288,7 @@ fn lookup(
             (parts.next().flatten(), parts.next().flatten())
         }
     };
-    note(Guard::Field { key, field: raw_name(name), raw: raw_entry.clone() });
+    note(Guard::Entry { key, field: raw_name(name), raw: raw_entry.clone() });
     let Some(raw_entry) = raw_entry else { return Ok(None) };
     let entry = entry(names, dir, &raw_entry)?;
     let Record::Attr(attr) = attr(names.attr(entry.ino), raw_attr, note)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Attrs that this client's commits have proven or written lately, byte for byte: good enough to
+//! Attrs and entries that this client has seen or written lately, byte for byte: good enough to
 //! guess with where a commit is going to compare them, and for nothing else.
 
 use std::num::NonZeroUsize;
@@ -11,50 +11,84 @@ use super::super::Change;
 use super::guard::Guard;
 use super::names::Names;
 use crate::meta::record::Attr;
+use crate::meta::{Ino, Name};
 
-/// Some 200 bytes each.
-const MOST: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
+/// Attrs, some 200 bytes each.
+const ATTRS: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
+/// Entries, some 200 bytes each. A name is looked up right before it is moved or removed.
+const ENTRIES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
-/// Raw attrs by their keys.
 pub(super) struct Recent {
-    attrs: Mutex<LruCache<String, Bytes>>,
+    seen: Mutex<Seen>,
+}
+
+struct Seen {
+    /// Raw attrs by their keys.
+    attrs: LruCache<String, Bytes>,
+    /// Raw entries by the keys of their directories and their names.
+    entries: LruCache<(String, Bytes), Bytes>,
 }
 
 impl Recent {
     pub fn new() -> Self {
-        Self { attrs: Mutex::new(LruCache::new(MOST)) }
+        let (attrs, entries) = (LruCache::new(ATTRS), LruCache::new(ENTRIES));
+        Self { seen: Mutex::new(Seen { attrs, entries }) }
     }
 
     pub fn attr(&self, key: &str) -> Option<Bytes> {
-        self.lock().get(key).cloned()
+        self.lock().attrs.get(key).cloned()
     }
 
-    /// Takes note of a commit that went through: what it compared was there, what it wrote is.
-    pub fn committed(&self, guards: &[Guard], changes: &[Change], names: &Names) {
-        let mut attrs = self.lock();
+    pub fn entry(&self, dir: &str, name: &Bytes) -> Option<Bytes> {
+        self.lock().entries.get(&(dir.to_owned(), name.clone())).cloned()
+    }
+
+    /// Takes note of what was read.
+    pub fn saw(&self, guards: &[Guard]) {
+        let mut seen = self.lock();
         for guard in guards {
-            // Not over what is known: the times of a place are not compared, and may be old.
-            if let Guard::Place { key, raw: Some(raw) } = guard
-                && !attrs.contains(key)
-            {
-                attrs.put(key.clone(), raw.clone());
+            match guard {
+                Guard::Attr { key, raw } | Guard::Place { key, raw } => match raw {
+                    Some(raw) => drop(seen.attrs.put(key.clone(), raw.clone())),
+                    None => drop(seen.attrs.pop(key)),
+                },
+                Guard::Entry { key, field, raw } => {
+                    let at = (key.clone(), field.clone());
+                    match raw {
+                        Some(raw) => drop(seen.entries.put(at, raw.clone())),
+                        None => drop(seen.entries.pop(&at)),
+                    }
+                }
+                _ => {}
             }
         }
+    }
+
+    /// Takes note of what a commit has written.
+    pub fn committed(&self, changes: &[Change], names: &Names) {
+        let mut seen = self.lock();
         for change in changes {
             match change {
                 Change::PutAttr(ino, attr) => {
-                    attrs.put(names.attr(*ino), attr.encode());
+                    seen.attrs.put(names.attr(*ino), attr.encode());
                 }
                 Change::RemoveAttr(ino) => {
-                    attrs.pop(&names.attr(*ino));
+                    seen.attrs.pop(&names.attr(*ino));
                 }
                 Change::TouchDir { ino, links, at } => {
-                    if let Some(raw) = attrs.get_mut(&names.attr(*ino))
+                    if let Some(raw) = seen.attrs.get_mut(&names.attr(*ino))
                         && let Ok(mut attr) = Attr::decode(raw)
                     {
                         attr.touch(*links, *at);
                         *raw = retouched(raw, &attr);
                     }
+                }
+                Change::PutEntry(dir, name, entry) => {
+                    let raw = Bytes::copy_from_slice(&entry.encode());
+                    seen.entries.put(place(names, *dir, name), raw);
+                }
+                Change::RemoveEntry(dir, name) => {
+                    seen.entries.pop(&place(names, *dir, name));
                 }
                 _ => {}
             }
@@ -63,17 +97,25 @@ impl Recent {
 
     /// Forgets what a commit has shown to be wrong, or may have.
     pub fn forget(&self, guards: &[Guard]) {
-        let mut attrs = self.lock();
+        let mut seen = self.lock();
         for guard in guards {
-            if let Guard::Place { key, .. } | Guard::Value { key, .. } = guard {
-                attrs.pop(key);
+            match guard {
+                Guard::Attr { key, .. } | Guard::Place { key, .. } => drop(seen.attrs.pop(key)),
+                Guard::Entry { key, field, .. } => {
+                    seen.entries.pop(&(key.clone(), field.clone()));
+                }
+                _ => {}
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<String, Bytes>> {
-        self.attrs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn place(names: &Names, dir: Ino, name: &Name) -> (String, Bytes) {
+    (names.entries(dir), Bytes::copy_from_slice(name.as_bytes()))
 }
 
 /// The times and link count of `attr` in the bytes of `raw`, whose other parts may be of another

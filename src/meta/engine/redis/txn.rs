@@ -37,7 +37,10 @@ impl Txn for RedisTxn {
         }
         let question = Question::new(&self.names, keys);
         let replies = self.wire.ask(&question.commands()).await?;
-        question.answers(replies, Some(&mut self.guards))
+        let before = self.guards.len();
+        let records = question.answers(replies, Some(&mut self.guards))?;
+        self.recent.saw(&self.guards[before..]);
+        Ok(records)
     }
 
     async fn peek(&mut self, keys: &[Key]) -> Result<Vec<Record>> {
@@ -70,7 +73,7 @@ impl Txn for RedisTxn {
                 return Err(error);
             }
         };
-        self.recent.committed(&self.guards, changes, &self.names);
+        self.recent.committed(changes, &self.names);
         let number = |receipt: &Receipt| match receipt {
             Receipt::Nothing => 0,
             Receipt::Report { index, plus } => results.get(*index).map_or(0, |n| n + plus),
