@@ -1,5 +1,7 @@
 //! Nodes: attributes, flags, access, and the space that is left.
 
+use std::time::Duration;
+
 use super::base::{Node, Vfs};
 use super::handles::Fh;
 use crate::error::{Error, Result};
@@ -30,6 +32,15 @@ impl Vfs {
         match self.internal.attr(ino) {
             Some(attr) => Ok(attr),
             None => self.content.attr(ino).await,
+        }
+    }
+
+    /// A node's attr for the kernel, and how much of its lifetime is over: the kernel asks again for a
+    /// directory after each change that it makes in it, and mostly for what is known here.
+    pub async fn getattr_aged(&self, ino: Ino) -> Result<(Attr, Duration)> {
+        match self.meta.changed_dir(ino, self.options.attr_lifetime) {
+            Some(known) => Ok(known),
+            None => Ok((self.getattr(ino).await?, Duration::ZERO)),
         }
     }
 

@@ -13,6 +13,7 @@ mod show;
 mod stat;
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fuser::FopenFlags;
@@ -92,8 +93,13 @@ impl FileSystem for Served {
         let ino = self.node(request.ino);
         let ask = self.ask("getattr", request, || ino.to_string());
         reply.spawn_abortable(async move {
-            let attr = ask.vfs.getattr(ino).await;
-            ask.attributes(ino, attr)
+            let (attr, age) = match ask.vfs.getattr_aged(ino).await {
+                Ok((attr, age)) => (Ok(attr), age),
+                Err(error) => (Err(error), Duration::ZERO),
+            };
+            let attributes = ask.attributes(ino, attr)?;
+            let lifetime = attributes.lifetime.saturating_sub(age);
+            Ok(Attributes { lifetime, ..attributes })
         });
     }
 

@@ -80,6 +80,7 @@ impl Meta {
     fn book_changes(&self, changes: &[Change]) {
         let usage = &self.facts.usage;
         for change in changes {
+            self.facts.dirs.changed(change);
             match change {
                 Change::AddUsage { space, inodes } if self.engine.traits().usage_in_commit => {
                     usage.committed(*space, *inodes);

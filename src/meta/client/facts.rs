@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::acls::AclCache;
+use super::dirs::Dirs;
 use super::open_files::OpenFiles;
 use super::options::Options;
 use super::parents::Parents;
@@ -20,6 +21,7 @@ pub struct Facts {
     pub quotas: Quotas,
     pub usage: Usage,
     pub parents: Parents,
+    pub dirs: Dirs,
     setting: RwLock<Arc<Setting>>,
     sid: AtomicU64,
     logged: AtomicU64,
@@ -33,6 +35,7 @@ impl Facts {
             quotas: Quotas::default(),
             usage: Usage::default(),
             parents: Parents::default(),
+            dirs: Dirs::default(),
             options,
             setting: RwLock::default(),
             sid: AtomicU64::new(0),

@@ -12,6 +12,7 @@ mod content;
 mod counts;
 mod crew;
 mod dir_stats;
+mod dirs;
 mod facts;
 mod format;
 mod garbage;

@@ -52,18 +52,26 @@ impl Meta {
         if let Some(attr) = self.facts.open.attr(ino) {
             return Ok(attr);
         }
+        let mark = self.facts.dirs.mark(ino);
         let op = GetAttr { ino };
         let asked = self.run(&op);
         let attr = if ino == Ino::ROOT || ino == Ino::TRASH {
             match tokio::time::timeout(ROOT_PATIENCE, asked).await {
                 Ok(Ok(attr)) => attr,
-                _ => made_up_root(ino),
+                _ => return Ok(made_up_root(ino)),
             }
         } else {
             asked.await?
         };
         self.saw(ino, &attr);
+        self.facts.dirs.saw(ino, &attr, mark);
         Ok(attr)
+    }
+
+    /// The attr of a directory in which this client has changed something after it was read, and how
+    /// long ago that was, if not as long as `lifetime`. Nothing is asked.
+    pub fn changed_dir(&self, dir: Ino, lifetime: Duration) -> Option<(Attr, Duration)> {
+        self.facts.dirs.changed_here(dir, lifetime)
     }
 
     /// Changes anything but the length. Answers the new attr.
