@@ -4,10 +4,9 @@ use std::fs;
 use std::process::Command;
 use std::thread;
 
-use crate::suite::{LIMIT, built};
+use crate::suite::{LIMIT, built, within_limit};
 use crate::support::command::run;
 use crate::support::rig::{Mounted, Rig, long};
-use crate::support::timeout::within;
 
 /// All that it can do.
 const EVERYTHING: &str = "
@@ -48,89 +47,87 @@ const LARGE: &str = "
     copy_file_range = 1
 ";
 
-fn operations() -> u32 {
-    if long() { 100_000 } else { 4_000 }
-}
+/// Of each seed.
+const OPERATIONS: u32 = 100_000;
+/// Of the large file.
+const FEW: u32 = 400;
 
 #[test]
 fn several_seeds_on_redis() {
-    within(LIMIT, || several_seeds(&Rig::redis()));
+    within_limit(|| with(&Rig::redis(), &[], &[], &[1, 2]));
 }
 
 #[test]
 fn several_seeds_on_sqlite() {
-    within(LIMIT, || several_seeds(&Rig::sqlite()));
+    within_limit(|| with(&Rig::sqlite(), &[], &[], &[11, 12]));
 }
 
 #[test]
 fn a_seed_on_tikv() {
-    within(LIMIT, || plain(&Rig::tikv(), 21));
+    within_limit(|| on_tikv(&Rig::tikv(), 21));
 }
 
 #[test]
 fn a_seed_on_tikv_in_several_regions() {
-    within(LIMIT, || plain(&Rig::split_tikv(), 22));
+    within_limit(|| on_tikv(&Rig::split_tikv(), 22));
 }
 
 #[test]
 fn with_the_kernels_write_cache_on_redis() {
-    within(LIMIT, || with(&Rig::redis(), &[], &["-o", "writeback_cache"], 31));
+    within_limit(|| with(&Rig::redis(), &[], &["-o", "writeback_cache"], &[31]));
 }
 
 #[test]
 fn with_the_kernels_write_cache_on_sqlite() {
-    within(LIMIT, || with(&Rig::sqlite(), &[], &["-o", "writeback_cache"], 32));
+    within_limit(|| with(&Rig::sqlite(), &[], &["-o", "writeback_cache"], &[32]));
 }
 
 #[test]
 fn with_a_tiny_buffer_on_redis() {
-    within(LIMIT, || with(&Rig::redis(), &[], &["--buffer-size", "32"], 41));
+    within_limit(|| with(&Rig::redis(), &[], &["--buffer-size", "32"], &[41]));
 }
 
 #[test]
 fn with_a_tiny_buffer_on_sqlite() {
-    within(LIMIT, || with(&Rig::sqlite(), &[], &["--buffer-size", "32"], 42));
+    within_limit(|| with(&Rig::sqlite(), &[], &["--buffer-size", "32"], &[42]));
 }
 
 #[test]
 fn with_small_blocks_on_redis() {
-    within(LIMIT, || with(&Rig::redis(), &["--block-size", "1M"], &[], 51));
+    within_limit(|| with(&Rig::redis(), &["--block-size", "1M"], &[], &[51]));
 }
 
 #[test]
 fn with_small_blocks_on_sqlite() {
-    within(LIMIT, || with(&Rig::sqlite(), &["--block-size", "1M"], &[], 52));
+    within_limit(|| with(&Rig::sqlite(), &["--block-size", "1M"], &[], &[52]));
 }
 
 #[test]
 fn with_staging_and_compression_on_redis() {
     let blocks = &["--block-size", "1M", "--compress", "lz4"];
-    within(LIMIT, || with(&Rig::redis(), blocks, &["--writeback"], 61));
+    within_limit(|| run_fsx(&Rig::redis(), blocks, &["--writeback"], OPERATIONS / 10, &[61]));
 }
 
-/// A file for each seed, at once.
-fn several_seeds(rig: &Rig) {
-    rig.format(&[]);
-    let mount = rig.mount(&[]);
-    thread::scope(|scope| {
-        for seed in 1..=3 {
-            let (rig, mount) = (&rig, &mount);
-            scope.spawn(move || exercise(rig, mount, EVERYTHING, operations(), seed));
-        }
-    });
-    drop(mount);
-    rig.check();
+fn with(rig: &Rig, volume: &[&str], options: &[&str], seeds: &[u32]) {
+    run_fsx(rig, volume, options, OPERATIONS, seeds);
 }
 
-fn plain(rig: &Rig, seed: u32) {
-    with(rig, &[], &[], seed);
+/// The test server takes as long for a commit as the others for ten.
+fn on_tikv(rig: &Rig, seed: u32) {
+    run_fsx(rig, &[], &[], if long() { OPERATIONS } else { OPERATIONS / 25 }, &[seed]);
 }
 
-fn with(rig: &Rig, volume: &[&str], options: &[&str], seed: u32) {
+/// A file for each seed, at once, then a large one.
+fn run_fsx(rig: &Rig, volume: &[&str], options: &[&str], operations: u32, seeds: &[u32]) {
     rig.format(volume);
     let mount = rig.mount(options);
-    exercise(rig, &mount, EVERYTHING, operations(), seed);
-    exercise(rig, &mount, LARGE, operations() / 10, seed + 1000);
+    thread::scope(|scope| {
+        for seed in seeds {
+            let mount = &mount;
+            scope.spawn(move || exercise(rig, mount, EVERYTHING, operations, *seed));
+        }
+    });
+    exercise(rig, &mount, LARGE, FEW, seeds[0] + 1000);
     drop(mount);
     rig.check();
 }

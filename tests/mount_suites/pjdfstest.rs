@@ -6,10 +6,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use crate::suite::{LIMIT, built};
+use crate::suite::{LIMIT, built, within_limit};
 use crate::support::command::run;
 use crate::support::rig::{Mounted, Rig};
-use crate::support::timeout::within;
 
 /// Users that every Debian has; the second must not be the first's group.
 const CONFIGURATION: &str = r#"
@@ -47,22 +46,22 @@ const MOUNT: &str = r#"#!/bin/sh
 
 #[test]
 fn all_of_posix_on_redis() {
-    within(LIMIT, || passes(&Rig::redis()));
+    within_limit(|| passes(&Rig::redis()));
 }
 
 #[test]
 fn all_of_posix_on_sqlite() {
-    within(LIMIT, || passes(&Rig::sqlite()));
+    within_limit(|| passes(&Rig::sqlite()));
 }
 
 #[test]
 fn all_of_posix_on_tikv() {
-    within(LIMIT, || passes(&Rig::tikv()));
+    within_limit(|| passes(&Rig::tikv()));
 }
 
 #[test]
 fn all_of_posix_on_tikv_in_several_regions() {
-    within(LIMIT, || passes(&Rig::split_tikv()));
+    within_limit(|| passes(&Rig::split_tikv()));
 }
 
 fn passes(rig: &Rig) {

@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::suite::{LIMIT, script};
+use crate::suite::{script, within_limit};
 use crate::support::rig::{Mounted, Rig, long};
-use crate::support::timeout::within;
 
 /// Runs each body on Redis and on SQLite with a fresh mount and a folder outside of it.
 macro_rules! programs {
@@ -39,7 +38,7 @@ programs! {
 }
 
 fn on(make: fn() -> Rig, body: fn(&Mounted, &Path)) {
-    within(LIMIT, move || {
+    within_limit(move || {
         let rig = make();
         rig.format(&[]);
         let mount = rig.mount(&["--enable-xattr"]);

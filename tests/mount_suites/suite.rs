@@ -5,18 +5,31 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::command::{Finished, run};
+use crate::support::rig::use_program;
+use crate::support::timeout;
 
 /// For one suite on a busy machine.
-pub const LIMIT: Duration = Duration::from_mins(20);
-/// The first test on a machine builds the suites.
+pub const LIMIT: Duration = Duration::from_mins(30);
+/// The first test on a machine builds what is missing.
 const BUILD: Duration = Duration::from_mins(30);
+
+/// Runs a test body on mounts of a program that is fast enough, within a limit.
+pub fn within_limit(body: impl FnOnce() + Send + 'static) {
+    use_program(made_by("optimised.sh", &[]));
+    timeout::within(LIMIT, body);
+}
 
 /// The program of a suite, built on first use.
 pub fn built(name: &str) -> PathBuf {
-    let mut script =
-        Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/suites.sh"));
-    script.arg(name);
-    PathBuf::from(run(script, BUILD).ok().stdout.trim_end())
+    made_by("suites.sh", &[name])
+}
+
+/// The path that a script prints.
+fn made_by(script: &str, words: &[&str]) -> PathBuf {
+    let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers");
+    let mut command = Command::new(peers.join(script));
+    command.args(words);
+    PathBuf::from(run(command, BUILD).ok().stdout.trim_end())
 }
 
 /// Runs a shell script in a folder; its words are `$1` and so on. It ends at the first command that
