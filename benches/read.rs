@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use jfs::chunk::{Cache, CacheOptions, Compression, Options};
+use jfs::chunk::{Cache, CacheOptions, Checksum, Compression, Options};
 use jfs::object::Spec;
 use jfs::object::mem::MemStore;
 use jfs::vfs::Reader;
@@ -89,7 +89,8 @@ fn main() -> Result<()> {
     let server = s3::S3Server::start();
     for pattern in PATTERNS {
         memory(&mut beside, pattern, &bytes)?;
-        disk(&mut beside, pattern, &bytes, folder.path())?;
+        disk(&mut beside, pattern, &bytes, folder.path(), Checksum::default())?;
+        disk(&mut beside, pattern, &bytes, folder.path(), Checksum::None)?;
         cold_memory(&mut beside, pattern, &bytes)?;
         cold_files(&mut beside, pattern, &bytes, folder.path())?;
         cold_s3(&mut beside, pattern, &bytes, &server)?;
@@ -114,13 +115,20 @@ fn memory(beside: &mut Beside, pattern: Pattern, bytes: &Arc<[u8]>) -> Result<()
 }
 
 /// All of the file is in the cache on disk, and in the page cache.
-fn disk(beside: &mut Beside, pattern: Pattern, bytes: &Arc<[u8]>, folder: &Path) -> Result<()> {
+fn disk(
+    beside: &mut Beside,
+    pattern: Pattern,
+    bytes: &Arc<[u8]>,
+    folder: &Path,
+    checksum: Checksum,
+) -> Result<()> {
     let runtime = beside.runtime();
     let dir = folder.join(Uuid::new_v4().to_string());
     let uuid = Uuid::new_v4().to_string();
     let cache = runtime.block_on(async {
         let options = CacheOptions::parse(dir.to_str().context("a path")?)?;
-        let options = CacheOptions { size: 4 * FILE as u64, free_ratio: 0.01, ..options };
+        let size = 4 * FILE as u64;
+        let options = CacheOptions { size, free_ratio: 0.01, checksum, ..options };
         anyhow::Ok(Cache::open(options).await?.volume(&uuid, LAYOUT, None)?)
     })?;
     let choice = Choice {
@@ -141,7 +149,8 @@ fn disk(beside: &mut Beside, pattern: Pattern, bytes: &Arc<[u8]>, folder: &Path)
         });
     }
     let files = open_blocks(&dir)?;
-    let name = format!("disk cache, {}", pattern.name);
+    let unchecked = if checksum == Checksum::None { ", unchecked" } else { "" };
+    let name = format!("disk cache{unchecked}, {}", pattern.name);
     let ours = reading(&reader, pattern);
     beside.pair(&name, pattern.bytes(), ours, ("pread", preading(&files, pattern)), || ready(()));
     Ok(())

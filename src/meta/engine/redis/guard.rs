@@ -74,7 +74,7 @@ pub(super) fn add(
     for guard in guards {
         match guard {
             Guard::Value { key, raw } | Guard::Attr { key, raw } => {
-                batch.guard_value(key, raw.as_ref())
+                batch.guard_value(key, raw.as_ref());
             }
             Guard::Place { key, raw } => batch.guard_place(key, raw.as_ref()),
             Guard::Field { key, field, raw } | Guard::Entry { key, field, raw } => {

@@ -96,10 +96,10 @@ pub(super) fn guess(
             Some(Record::Attr(Some(attr)))
         }
         Key::Entry(dir, name) => {
-            Some(Record::Entry(guess_entry(names, recent, *dir, name, guards)?))
+            Some(Record::Entry(guess_entry(names, recent, *dir, name, guards).ok()?))
         }
         Key::Lookup(dir, name) => {
-            let Some(entry) = guess_entry(names, recent, *dir, name, guards)? else {
+            let Some(entry) = guess_entry(names, recent, *dir, name, guards).ok()? else {
                 return Some(Record::Lookup(None));
             };
             let attr = Some(guess_attr(names, recent, entry.ino, guards)?);
@@ -123,12 +123,12 @@ fn guess_entry(
     dir: Ino,
     name: &Name,
     guards: &mut Vec<Guard>,
-) -> Option<Option<Entry>> {
+) -> Result<Option<Entry>> {
     let (key, field) = (names.entries(dir), raw_name(name));
     let raw = recent.entry(&key, &field);
-    let entry = raw.as_ref().map(|raw| Entry::decode(raw)).transpose().ok()?;
+    let entry = raw.as_ref().map(|raw| Entry::decode(raw)).transpose()?;
     guards.push(Guard::Entry { key, field, raw });
-    Some(entry)
+    Ok(entry)
 }
 
 fn ask(pipe: &mut Pipeline, names: &Names, key: &Key) {
