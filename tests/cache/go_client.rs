@@ -30,6 +30,8 @@ impl Filled {
             fs::write(mount.path().join(format!("f{number}")), content(number)).unwrap();
         }
         mount.unmount();
+        // On a busy machine it cuts what is written into more of them.
+        assert!(blocks(&filled.bucket()).len() >= 8);
         filled
     }
 
@@ -87,18 +89,17 @@ fn run(body: impl AsyncFnOnce(Filled) + Send + 'static) {
 fn a_cache_that_the_go_client_filled_is_hit() {
     run(async |filled| {
         let all = blocks(&filled.bucket());
-        assert_eq!(all.len(), 8);
         let mount = filled.volume.mount(&["--cache-dir", &filled.dirs()]);
         read_all(mount.path());
         assert!(poll(PATIENCE, || filled.cached_files() == all.len()), "not all are cached");
         mount.unmount();
         let (cache, volume) = open(&filled.dirs(), &filled.uuid).await;
-        for block in all {
-            let read = volume.read(block, 0..block.size).await;
-            assert!(read.is_some_and(|read| read == filled.object(block)), "{block:?}");
+        for block in &all {
+            let read = volume.read(*block, 0..block.size).await;
+            assert!(read.is_some_and(|read| read == filled.object(*block)), "{block:?}");
         }
         let usage = volume.usage();
-        assert_eq!((usage.hits, usage.miss), (8, 0));
+        assert_eq!((usage.hits, usage.miss), (all.len() as u64, 0));
         cache.close().await;
     });
 }
@@ -107,17 +108,18 @@ fn a_cache_that_the_go_client_filled_is_hit() {
 fn the_go_client_hits_what_we_cached() {
     run(async |filled| {
         let (cache, volume) = open(&filled.dirs(), &filled.uuid).await;
-        for block in blocks(&filled.bucket()) {
-            volume.put(block, filled.object(block).into());
+        let all = blocks(&filled.bucket());
+        for block in &all {
+            volume.put(*block, filled.object(*block).into());
         }
         cache.close().await;
-        assert_eq!(filled.cached_files(), 8);
+        assert_eq!(filled.cached_files(), all.len());
         // Whatever it reads now can come from the cache only.
         let chunks = filled.bucket().join("chunks");
         fs::rename(&chunks, chunks.with_extension("hidden")).unwrap();
         let mount = filled.volume.mount(&["--cache-dir", &filled.dirs()]);
         read_all(mount.path());
-        assert!(stat(mount.path(), "juicefs_blockcache_hits") >= 8.0);
+        assert!(stat(mount.path(), "juicefs_blockcache_hits") >= all.len() as f64);
         assert!(stat(mount.path(), "juicefs_blockcache_miss") < 0.5);
         mount.unmount();
     });
