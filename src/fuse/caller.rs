@@ -9,11 +9,15 @@ use std::fs;
 use std::time::Duration;
 
 use nix::libc;
-use tokio::time::{Instant, sleep};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// How often a caller is looked at that got a signal. The kernel tells of the first one only.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a look may take: the kernel may be busy with the process, and hold its locks.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Which signals are pending for a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +36,7 @@ pub async fn leaves(interrupted: CancellationToken, pid: u32, patience: Duration
     interrupted.cancelled().await;
     let mut asked = None;
     loop {
-        match signalled(pid) {
+        match look(pid).await {
             Signalled::Dies => return,
             Signalled::Asked => {
                 let since = *asked.get_or_insert_with(Instant::now);
@@ -43,6 +47,14 @@ pub async fn leaves(interrupted: CancellationToken, pid: u32, patience: Duration
             Signalled::Other => {}
         }
         sleep(LOOK).await;
+    }
+}
+
+/// Looks on a thread that may hang, and not for long.
+async fn look(pid: u32) -> Signalled {
+    match timeout(PATIENCE, spawn_blocking(move || signalled(pid))).await {
+        Ok(Ok(signalled)) => signalled,
+        _ => Signalled::Asked,
     }
 }
 
