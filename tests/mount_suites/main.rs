@@ -1,6 +1,6 @@
 //! Suites that others wrote to test file systems, and programs that people run on them, on a mount.
 //!
-//! `JFS_TEST_LONG=1` runs fsx at full length on TiKV, too.
+//! `JFS_TEST_LONG=1` runs all of them at full length.
 #![cfg(test)]
 
 #[path = "../support/mod.rs"]
