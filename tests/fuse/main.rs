@@ -7,6 +7,9 @@
 #[allow(dead_code, reason = "shared with other test programs")]
 #[path = "../support/command.rs"]
 mod command;
+#[allow(dead_code, reason = "each test program uses its own part of this")]
+#[path = "../support/connection.rs"]
+mod connection;
 #[allow(dead_code, reason = "shared with other test programs")]
 #[path = "../support/timeout.rs"]
 mod timeout;

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::command::{poll, wait};
+use crate::connection::{abort, number};
 use crate::synth::{Served, Synth};
 use crate::timeout::{has_limit, on_timeout};
 
@@ -93,6 +94,17 @@ impl Rig {
     /// Waits until the kernel has been told everything.
     pub fn settle(&self) {
         self.runtime.block_on(self.session.notifier().delivered());
+    }
+}
+
+impl Drop for Rig {
+    /// A program that another test just started may still have copies of this one's descriptors, and
+    /// close its files only now: it would wait for an answer from a session that is gone, and with
+    /// the copy of `/dev/fuse` keep the connection that it waits for.
+    fn drop(&mut self) {
+        if let Some(number) = number(self.mount.point()) {
+            abort(number);
+        }
     }
 }
 
