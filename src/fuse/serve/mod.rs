@@ -93,11 +93,9 @@ impl FileSystem for Served {
         let ino = self.node(request.ino);
         let ask = self.ask("getattr", request, || ino.to_string());
         reply.spawn_abortable(async move {
-            let (attr, age) = match ask.vfs.getattr_aged(ino).await {
-                Ok((attr, age)) => (Ok(attr), age),
-                Err(error) => (Err(error), Duration::ZERO),
-            };
-            let attributes = ask.attributes(ino, attr)?;
+            let aged = ask.vfs.getattr_aged(ino).await;
+            let age = aged.as_ref().map_or(Duration::ZERO, |(_, age)| *age);
+            let attributes = ask.attributes(ino, aged.map(|(attr, _)| attr))?;
             let lifetime = attributes.lifetime.saturating_sub(age);
             Ok(Attributes { lifetime, ..attributes })
         });
