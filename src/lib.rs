@@ -14,6 +14,7 @@ pub mod mounts;
 pub mod object;
 pub mod options;
 mod pace;
+pub mod runtime;
 pub mod scrape;
 pub mod secret;
 pub mod slice;

@@ -9,6 +9,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("figures", &[]),
     ("pace", &[]),
     ("log", &[]),
+    ("runtime", &[]),
     ("scrape", &[]),
     ("secret", &[]),
     ("slice", &[]),
