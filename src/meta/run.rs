@@ -94,7 +94,9 @@ impl Meta {
                 return Ok(self.finish(plan, Vec::new()));
             }
             self.refuse_writes()?;
+            let counted = self.facts.changes.begin();
             let committed = tx.commit(&plan.changes).await;
+            drop(counted);
             self.times.committed(begun.elapsed());
             match committed {
                 Ok(receipts) => return Ok(self.finish(plan, receipts)),

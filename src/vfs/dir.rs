@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use super::ahead::Ahead;
 use super::base::Vfs;
 use crate::error::Result;
 use crate::meta::client::Pages;
@@ -29,6 +30,7 @@ pub struct Listed {
 pub struct Dir {
     ino: Ino,
     walk: tokio::sync::Mutex<Walk>,
+    ahead: Ahead,
 }
 
 #[derive(Default)]
@@ -46,11 +48,15 @@ struct Walk {
 
 impl Dir {
     pub fn new(ino: Ino) -> Self {
-        Self { ino, walk: tokio::sync::Mutex::default() }
+        Self { ino, walk: tokio::sync::Mutex::default(), ahead: Ahead::default() }
     }
 
     pub fn ino(&self) -> Ino {
         self.ino
+    }
+
+    pub fn ahead(&self) -> &Ahead {
+        &self.ahead
     }
 
     /// The entries from `offset` on, as long as `fits` takes them. None means the end.

@@ -7,6 +7,7 @@
 //! dirty. What is written becomes drafts there, slices in the making, which `carry` uploads and
 //! commits. [`Reader`] reads what is committed, after bringing there what of the range is not.
 
+mod ahead;
 mod base;
 mod buffer;
 mod carry;
@@ -35,6 +36,7 @@ mod streams;
 mod told;
 mod xattrs;
 
+pub use ahead::ListedNode;
 pub use base::{Node, Vfs, VfsParts};
 pub use content::{Content, ContentOptions};
 pub use dir::Listed;

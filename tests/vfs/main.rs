@@ -8,6 +8,7 @@ mod support;
 #[path = "../support/s3.rs"]
 mod s3;
 
+mod ahead;
 mod below;
 mod bucket;
 mod changing;

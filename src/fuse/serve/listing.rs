@@ -4,10 +4,10 @@ use super::ask::{Ask, entry};
 use super::numbers::to_kernel;
 use crate::error::Result;
 use crate::fuse::abi;
-use crate::fuse::answer::{Listing, ListingPlus};
+use crate::fuse::answer::{Entry, Listing, ListingPlus};
 use crate::fuse::decode::ReadDir;
 use crate::meta::{Ino, Name};
-use crate::vfs::{Listed, Node};
+use crate::vfs::{Listed, ListedNode, Node};
 
 /// Counts how many entries fit into an answer.
 struct Room {
@@ -43,21 +43,18 @@ pub async fn names(ask: &Ask, dir: Ino, read: ReadDir) -> Result<Listing> {
     Ok(listing)
 }
 
-/// Names with attributes. These are read now, for exactly what is answered: the kernel takes them
-/// for new, so none may be older than the question.
+/// Names with attributes, which live as much shorter as they are old.
 pub async fn nodes(ask: &Ask, dir: Ino, read: ReadDir) -> Result<ListingPlus> {
     let mut room = Room::new(read.size, abi::DIRENT + abi::ENTRY_OUT);
-    let listed = ask.vfs.list(dir, read.fh, read.offset, |name| room.takes(name)).await?;
-    let inos: Vec<Ino> =
-        listed.iter().filter(|one| !is_dots(&one.name)).map(|one| one.ino).collect();
-    let mut attrs = ask.vfs.attrs(&inos).await?.into_iter();
+    let fits = |name: &Name| room.takes(name);
+    let nodes = ask.vfs.list_nodes(dir, read.fh, read.offset, fits).await?;
     let mut listing = ListingPlus::new(read.size);
-    for Listed { name, ino, kind, next } in listed {
-        let attr = if is_dots(&name) { None } else { attrs.next().flatten() };
+    for ListedNode { listed: Listed { name, ino, kind, next }, attr, age } in nodes {
         let pushed = match attr {
             Some(attr) => {
-                let node = Node { ino, attr };
-                listing.push(&entry(&ask.vfs, &node), next, kind, name.as_bytes())
+                let entry = entry(&ask.vfs, &Node { ino, attr });
+                let attr_lifetime = entry.attr_lifetime.saturating_sub(age);
+                listing.push(&Entry { attr_lifetime, ..entry }, next, kind, name.as_bytes())
             }
             // What vanished meanwhile is only a name.
             None => listing.push_name(to_kernel(ask.vfs.root(), ino), next, kind, name.as_bytes()),
@@ -67,8 +64,4 @@ pub async fn nodes(ask: &Ask, dir: Ino, read: ReadDir) -> Result<ListingPlus> {
         }
     }
     Ok(listing)
-}
-
-fn is_dots(name: &Name) -> bool {
-    name.is_dot() || name.is_dot_dot()
 }

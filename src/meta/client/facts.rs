@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::acls::AclCache;
+use super::changes::Changes;
 use super::dirs::Dirs;
 use super::open_files::OpenFiles;
 use super::options::Options;
@@ -22,6 +23,7 @@ pub struct Facts {
     pub usage: Usage,
     pub parents: Parents,
     pub dirs: Dirs,
+    pub changes: Changes,
     setting: RwLock<Arc<Setting>>,
     sid: AtomicU64,
     logged: AtomicU64,
@@ -36,6 +38,7 @@ impl Facts {
             usage: Usage::default(),
             parents: Parents::default(),
             dirs: Dirs::default(),
+            changes: Changes::default(),
             options,
             setting: RwLock::default(),
             sid: AtomicU64::new(0),

@@ -5,6 +5,7 @@ mod access;
 mod acls;
 mod book;
 mod caller;
+mod changes;
 mod clone;
 mod compact_tree;
 mod compaction;

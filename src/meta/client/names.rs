@@ -74,6 +74,12 @@ impl Meta {
         self.facts.dirs.changed_here(dir, lifetime)
     }
 
+    /// Commits of this client so far, even those that failed: what was read while it stayed the same
+    /// has not been changed here since.
+    pub fn own_changes(&self) -> u64 {
+        self.facts.changes.so_far()
+    }
+
     /// Changes anything but the length. Answers the new attr.
     pub async fn setattr(&self, caller: &Caller, ino: Ino, set: AttrSet) -> Result<Attr> {
         let attr = self.run(&SetAttr { caller, ino, set }).await?;

@@ -1,0 +1,166 @@
+//! Listings with attrs, of which the next page is read ahead: what may be told from there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jfs::meta::op::setattr::AttrSet;
+use jfs::meta::record::FileKind;
+use jfs::meta::{Caller, Ino, Name, NodeKind};
+use jfs::vfs::{Fh, ListedNode, NodeChange, Vfs, VfsOptions};
+use nix::fcntl::OFlag;
+
+use crate::bucket::Bucket;
+use crate::on_every_engine;
+use crate::support::volume::{Volume, setting};
+use crate::world::{Client, within};
+
+on_every_engine! { super::setting();
+    attrs_that_were_read_ahead_are_told_with_their_age,
+    what_this_client_changed_is_never_told_as_it_was,
+    what_is_open_is_told_with_what_is_not_stored,
+    what_another_client_changed_is_seen_from_the_start_on,
+    what_is_gone_is_only_a_name,
+    without_a_lifetime_nothing_is_read_ahead,
+}
+
+const FILES: usize = 30;
+const PAGE: usize = 8;
+/// Longer than any test.
+const LONG: Duration = Duration::from_hours(1);
+/// So that what is read ahead mostly is read. Nothing depends on it but what a test can find.
+const MOMENT: Duration = Duration::from_millis(30);
+
+async fn vfs(vol: &Volume, attr_lifetime: Duration) -> Arc<Vfs> {
+    let client = Client::new(vol, &Arc::new(Bucket::default())).await;
+    client.vfs(VfsOptions { attr_lifetime, ..VfsOptions::default() })
+}
+
+async fn dir(vfs: &Vfs) -> Ino {
+    let root = Caller::root();
+    let dir = vfs.mkdir(&root, (Ino::ROOT, b"dir"), (0o755, 0)).await.unwrap().ino;
+    for n in 0..FILES {
+        let name = format!("file-{n:05}");
+        let kind = NodeKind { kind: FileKind::File, rdev: 0 };
+        vfs.mknod(&root, (dir, name.as_bytes()), kind, (0o644, 0)).await.unwrap();
+    }
+    dir
+}
+
+async fn page(vfs: &Arc<Vfs>, dir: Ino, fh: Fh, offset: u64) -> Vec<ListedNode> {
+    let mut left = PAGE;
+    let fits = move |_: &Name| {
+        let fits = left > 0;
+        left = left.saturating_sub(1);
+        fits
+    };
+    within("list", vfs.list_nodes(dir, fh, offset, fits)).await.unwrap()
+}
+
+fn behind(page: &[ListedNode]) -> u64 {
+    page.last().map_or(0, |node| node.listed.next)
+}
+
+/// Everything from an offset on.
+async fn rest(vfs: &Arc<Vfs>, dir: Ino, fh: Fh, mut offset: u64) -> Vec<ListedNode> {
+    let mut all = Vec::new();
+    loop {
+        let page = page(vfs, dir, fh, offset).await;
+        if page.is_empty() {
+            return all;
+        }
+        offset = behind(&page);
+        all.extend(page);
+    }
+}
+
+async fn chmod(vfs: &Vfs, ino: Ino, mode: u16) {
+    let set = AttrSet { mode: Some(mode), ..AttrSet::default() };
+    let change = NodeChange { set, ..NodeChange::default() };
+    vfs.setattr(&Caller::root(), ino, change).await.unwrap();
+}
+
+fn modes(nodes: &[ListedNode]) -> Vec<u16> {
+    nodes.iter().filter_map(|node| node.attr.as_ref()).map(|attr| attr.mode).collect()
+}
+
+async fn attrs_that_were_read_ahead_are_told_with_their_age(vol: Volume) {
+    let vfs = vfs(&vol, LONG).await;
+    let dir = dir(&vfs).await;
+    let fh = vfs.open_dir(dir);
+    let first = page(&vfs, dir, fh, 0).await;
+    assert!(first.iter().all(|node| node.age.is_zero()), "{first:?}");
+    tokio::time::sleep(MOMENT).await;
+    let second = page(&vfs, dir, fh, behind(&first)).await;
+    assert_eq!(second.len(), PAGE);
+    assert!(second.iter().all(|node| node.attr.is_some() && !node.age.is_zero()), "{second:?}");
+    assert_eq!(first.len() + second.len() + rest(&vfs, dir, fh, behind(&second)).await.len(), 32);
+}
+
+async fn what_this_client_changed_is_never_told_as_it_was(vol: Volume) {
+    let vfs = vfs(&vol, LONG).await;
+    let dir = dir(&vfs).await;
+    let all = rest(&vfs, dir, vfs.open_dir(dir), 0).await;
+    let fh = vfs.open_dir(dir);
+    let first = page(&vfs, dir, fh, 0).await;
+    tokio::time::sleep(MOMENT).await;
+    for node in &all[first.len()..] {
+        chmod(&vfs, node.listed.ino, 0o600).await;
+    }
+    let later = rest(&vfs, dir, fh, behind(&first)).await;
+    assert_eq!(modes(&later), vec![0o600; all.len() - first.len()]);
+}
+
+async fn what_is_open_is_told_with_what_is_not_stored(vol: Volume) {
+    let vfs = vfs(&vol, LONG).await;
+    let dir = dir(&vfs).await;
+    let all = rest(&vfs, dir, vfs.open_dir(dir), 0).await;
+    let fh = vfs.open_dir(dir);
+    let first = page(&vfs, dir, fh, 0).await;
+    tokio::time::sleep(MOMENT).await;
+    let ino = all[first.len()].listed.ino;
+    let file = vfs.open(&Caller::root(), ino, OFlag::O_WRONLY).await.unwrap().fh;
+    vfs.write(ino, (file, OFlag::O_WRONLY), 0, b"new").await.unwrap();
+    let second = page(&vfs, dir, fh, behind(&first)).await;
+    assert_eq!(second[0].listed.ino, ino);
+    assert_eq!(second[0].attr.as_ref().unwrap().length, 3);
+}
+
+async fn what_another_client_changed_is_seen_from_the_start_on(vol: Volume) {
+    let (vfs, other) = (vfs(&vol, LONG).await, vfs(&vol, LONG).await);
+    let dir = dir(&vfs).await;
+    let fh = vfs.open_dir(dir);
+    let first = page(&vfs, dir, fh, 0).await;
+    tokio::time::sleep(MOMENT).await;
+    let all = rest(&other, dir, other.open_dir(dir), 0).await;
+    for node in &all[2..] {
+        chmod(&other, node.listed.ino, 0o600).await;
+    }
+    // Rewound: what was read ahead before that counts no more.
+    let again = rest(&vfs, dir, fh, 0).await;
+    assert_eq!(modes(&again), vec![0o600; FILES]);
+    assert!(first.iter().filter_map(|node| node.attr.as_ref()).all(|attr| attr.mode == 0o644));
+}
+
+async fn what_is_gone_is_only_a_name(vol: Volume) {
+    let (vfs, other) = (vfs(&vol, LONG).await, vfs(&vol, Duration::ZERO).await);
+    let dir = dir(&vfs).await;
+    let all = rest(&other, dir, other.open_dir(dir), 0).await;
+    let fh = vfs.open_dir(dir);
+    let first = page(&vfs, dir, fh, 0).await;
+    for node in &all[first.len()..] {
+        let name = node.listed.name.as_bytes();
+        other.unlink(&Caller::root(), dir, name).await.unwrap();
+    }
+    // What was read ahead was there then; what is read now is not.
+    for node in rest(&vfs, dir, fh, behind(&first)).await {
+        assert!(node.attr.is_none() || !node.age.is_zero(), "{node:?}");
+    }
+}
+
+async fn without_a_lifetime_nothing_is_read_ahead(vol: Volume) {
+    let vfs = vfs(&vol, Duration::ZERO).await;
+    let dir = dir(&vfs).await;
+    let all = rest(&vfs, dir, vfs.open_dir(dir), 0).await;
+    assert_eq!(modes(&all), vec![0o644; FILES]);
+    assert!(all.iter().all(|node| node.age.is_zero()));
+}
