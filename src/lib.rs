@@ -4,6 +4,7 @@
 
 pub mod chunk;
 pub mod cli;
+mod crc32c;
 pub mod csi;
 pub mod error;
 mod figures;

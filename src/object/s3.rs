@@ -23,7 +23,6 @@ use aws_sdk_s3::types::{
 };
 use aws_smithy_types::DateTime;
 use bytes::{Bytes, BytesMut};
-use crc_fast::CrcAlgorithm;
 
 use self::address::Address;
 pub use self::address::Service;
@@ -31,6 +30,7 @@ use self::client::Connection;
 use self::failure::Failure;
 use super::tier::Tiers;
 use super::{Object, ObjectStore, Spec};
+use crate::crc32c::crc32c;
 use crate::error::{Error, Result};
 
 /// User metadata with the checksum of a body: a decimal CRC-32C.
@@ -287,10 +287,6 @@ impl ObjectStore for S3Store {
             },
         }
     }
-}
-
-fn crc32c(body: &[u8]) -> u64 {
-    crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, body)
 }
 
 /// S3 leaves the class out if it is the usual one.

@@ -6,6 +6,7 @@ use super::source::{Mention, Names, Target, Tree};
 /// refused, so that a new one gets its place in the order first.
 const LAYERS: &[(&str, &[&str])] = &[
     ("error", &[]),
+    ("crc32c", &[]),
     ("figures", &[]),
     ("pace", &[]),
     ("log", &[]),
@@ -13,8 +14,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("scrape", &[]),
     ("secret", &[]),
     ("slice", &[]),
-    ("object", &["error", "pace", "secret"]),
-    ("chunk", &["error", "slice", "object"]),
+    ("object", &["crc32c", "error", "pace", "secret"]),
+    ("chunk", &["crc32c", "error", "slice", "object"]),
     ("meta", &["error", "figures", "secret", "slice"]),
     ("vfs", &["error", "figures", "pace", "slice", "meta", "chunk"]),
     ("fuse", &["error", "slice", "meta", "vfs"]),

@@ -3,10 +3,9 @@
 
 use std::ops::Range;
 
-use crc_fast::CrcAlgorithm;
-
 use super::footer;
 use super::options::Checksum;
+use crate::crc32c::crc32c;
 
 /// Each has a checksum of its own.
 pub const SEGMENT: u32 = 32 << 10;
@@ -49,7 +48,7 @@ pub fn trailer(body: &[u8], level: Checksum, tier: u8) -> Vec<u8> {
     let checked = level != Checksum::None;
     let mut trailer = Vec::new();
     if checked {
-        let sums = body.chunks(SEGMENT as usize).map(checksum);
+        let sums = body.chunks(SEGMENT as usize).map(crc32c);
         trailer.extend(sums.flat_map(u32::to_be_bytes));
     }
     if tier != 0 {
@@ -104,7 +103,7 @@ pub fn is_sound(
         let start = number * SEGMENT;
         let end = start.saturating_add(SEGMENT).min(size);
         let segment = (start - stride.start) as usize..(end - stride.start) as usize;
-        bytes.get(segment).map(checksum) == sums.get(number as usize).copied()
+        bytes.get(segment).map(crc32c) == sums.get(number as usize).copied()
     })
 }
 
@@ -117,11 +116,6 @@ fn checkable(level: Checksum, size: u32, window: &Range<u32>) -> Range<u32> {
     let first = window.start.div_ceil(SEGMENT);
     let end = if window.end == size { size.div_ceil(SEGMENT) } else { window.end / SEGMENT };
     first..end.max(first)
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "the algorithm has 32 bits")]
-fn checksum(segment: &[u8]) -> u32 {
-    crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, segment) as u32
 }
 
 #[cfg(test)]
