@@ -8,7 +8,10 @@ mod client;
 mod credentials;
 mod failure;
 mod http;
+mod proxy;
 mod tls;
+mod tunnel;
+mod via;
 
 use std::ops::Range;
 use std::time::SystemTime;
@@ -300,11 +303,14 @@ fn time(of: Option<&DateTime>) -> SystemTime {
 
 /// A key of a listing: as in a form, where a plus is a space.
 fn unescape(key: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(key.len());
-    let mut rest = key.bytes();
+    percent_decoded(&key.replace('+', " "))
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
-            b'+' => b' ',
             b'%' => {
                 let digit = |byte: u8| char::from(byte).to_digit(16);
                 let value = digit(rest.next()?)? * 16 + digit(rest.next()?)?;

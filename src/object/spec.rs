@@ -38,7 +38,8 @@ pub struct Spec {
     pub instance_credentials: bool,
     /// Whether `file` waits for the disk before an object counts as stored.
     pub sync: bool,
-    /// Goes before the environment of the process: what it says about keys and regions.
+    /// Goes before the environment of the process: what it says about keys, regions and
+    /// proxies.
     pub env: BTreeMap<String, Secret>,
     /// Where requests are counted, if anywhere.
     pub metrics: Option<Metrics>,

@@ -1,5 +1,5 @@
-//! Object stores: one body for all of them, S3 on the wire and when it fails, and encrypted objects
-//! against the real Go client.
+//! Object stores: one body for all of them, S3 on the wire, through proxies and when it fails, and
+//! encrypted objects against the real Go client.
 #![cfg(test)]
 
 #[allow(dead_code, reason = "each test program uses its own part of this")]
@@ -45,6 +45,9 @@ mod failures;
 mod files;
 mod format;
 mod go;
+mod host_style;
 mod minio;
+mod proxied;
+mod proxy;
 mod tls;
 mod wire;

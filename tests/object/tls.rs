@@ -1,6 +1,7 @@
 //! S3 over TLS: whom the address says to trust, and who we are.
 //!
-//! The certificates beside this file are for 127.0.0.1, of an authority whose key was thrown away.
+//! The certificates beside this file are for 127.0.0.1, and for names of stores in the world, of
+//! authorities whose keys were thrown away.
 
 use std::sync::Arc;
 
@@ -16,8 +17,22 @@ use crate::s3::S3Server;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/object/tls");
 
-fn path(name: &str) -> String {
+pub fn path(name: &str) -> String {
     format!("{FOLDER}/{name}")
+}
+
+/// For a server that is called as the stores of the world are, and 127.0.0.1.
+pub fn named() -> ServerConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    let (chain, key) = identity("names");
+    builder.with_single_cert(chain, key).unwrap()
+}
+
+fn identity(name: &str) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+    let chain = vec![CertificateDer::from_pem_file(path(&format!("{name}.pem"))).unwrap()];
+    (chain, PrivateKeyDer::from_pem_file(path(&format!("{name}.key"))).unwrap())
 }
 
 /// A server that may want to know who is asking.
@@ -33,8 +48,7 @@ fn server(asks: bool) -> S3Server {
     } else {
         builder.with_no_client_auth()
     };
-    let chain = vec![CertificateDer::from_pem_file(path("server.pem")).unwrap()];
-    let key = PrivateKeyDer::from_pem_file(path("server.key")).unwrap();
+    let (chain, key) = identity("server");
     S3Server::start_tls(builder.with_single_cert(chain, key).unwrap())
 }
 

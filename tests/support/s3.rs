@@ -18,6 +18,7 @@ use hyper_util::rt::TokioIo;
 use jfs::object::Spec;
 use jfs::secret::Secret;
 use s3s::auth::SimpleAuth;
+use s3s::host::MultiDomain;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -74,6 +75,8 @@ pub struct S3Server {
 
 struct State {
     dir: TempDir,
+    /// What the names of buckets stand before; without any, they stand in the path.
+    domains: Vec<String>,
     faults: Mutex<VecDeque<Fault>>,
     seen: Mutex<Vec<Seen>>,
     connections: AtomicUsize,
@@ -83,26 +86,44 @@ struct State {
     hanging: watch::Sender<bool>,
 }
 
+impl State {
+    /// The bucket that a host names.
+    fn bucket_in<'a>(&self, host: &'a str) -> Option<&'a str> {
+        let before = |domain: &String| host.strip_suffix(domain.as_str())?.strip_suffix('.');
+        self.domains.iter().find_map(before)
+    }
+}
+
 impl S3Server {
     pub fn start() -> Self {
-        Self::serve(None)
+        Self::serve(None, &[])
+    }
+
+    /// One for buckets below each of these domains, with TLS if that is given. Who wants to reach it
+    /// by such a name has to find the way.
+    pub fn start_at(domains: &[&str], config: Option<rustls::ServerConfig>) -> Self {
+        Self::serve(config.map(|config| TlsAcceptor::from(Arc::new(config))), domains)
     }
 
     /// One that speaks TLS.
     pub fn start_tls(config: rustls::ServerConfig) -> Self {
-        Self::serve(Some(TlsAcceptor::from(Arc::new(config))))
+        Self::serve(Some(TlsAcceptor::from(Arc::new(config))), &[])
     }
 
-    fn serve(tls: Option<TlsAcceptor>) -> Self {
+    fn serve(tls: Option<TlsAcceptor>, domains: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let files = s3s_fs::FileSystem::new(dir.path()).expect("a folder to serve");
         let mut service = S3ServiceBuilder::new(files);
         let mut auth = SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY);
         auth.register(OTHER_ACCESS_KEY.into(), OTHER_SECRET_KEY.into());
         service.set_auth(auth);
+        if !domains.is_empty() {
+            service.set_host(MultiDomain::new(domains).expect("domains"));
+        }
         let service = service.build();
         let state = Arc::new(State {
             dir,
+            domains: domains.iter().map(|domain| (*domain).to_owned()).collect(),
             faults: Mutex::default(),
             seen: Mutex::default(),
             connections: AtomicUsize::new(0),
@@ -144,13 +165,24 @@ impl S3Server {
 
     /// The address of a new bucket.
     pub fn bucket(&self, name: &str) -> String {
-        std::fs::create_dir_all(self.state.dir.path().join(name)).expect("a folder for the bucket");
+        std::fs::create_dir_all(self.folder(name)).expect("a folder for the bucket");
         self.address(name)
+    }
+
+    /// Where it keeps the objects of a bucket.
+    pub fn folder(&self, name: &str) -> std::path::PathBuf {
+        self.state.dir.path().join(name)
     }
 
     /// The address of a bucket that need not be there.
     pub fn address(&self, name: &str) -> String {
         format!("{}/{name}", self.address)
+    }
+
+    /// Where it listens, for one that finds the way by itself.
+    pub fn socket(&self) -> std::net::SocketAddr {
+        let (_, socket) = self.address.split_once("://").expect("an address");
+        socket.parse().expect("an address and a port")
     }
 
     /// How to open a new bucket, with one try for each request.
@@ -217,7 +249,11 @@ async fn answer(
         _ => {}
     }
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let (bucket, key) = path[1..].split_once('/').unwrap_or((&path[1..], ""));
+    let host = request.headers().get("host").and_then(|host| host.to_str().ok());
+    let (bucket, key) = match state.bucket_in(host.unwrap_or_default()) {
+        Some(bucket) => (bucket, &path[1..]),
+        None => path[1..].split_once('/').unwrap_or((&path[1..], "")),
+    };
     let makes_bucket = method == Method::PUT && key.is_empty();
     // The server below does not mind.
     if !makes_bucket && !state.dir.path().join(bucket).is_dir() {

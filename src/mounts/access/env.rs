@@ -10,7 +10,7 @@ use crate::volume::storage::{Overrides, flag};
 const META: &[&str] =
     &["META_PASSWORD", "REDIS_PASSWORD", "SENTINEL_PASSWORD", "META_PASSWORD_FILE"];
 
-/// For the objects: keys and regions, as the kinds of store know them.
+/// For the objects: keys and regions, as the kinds of store know them, and the way there.
 const OBJECTS: &[&str] = &[
     "ACCESS_KEY",
     "ALICLOUD_ACCESS_KEY_ID",
@@ -26,6 +26,8 @@ const OBJECTS: &[&str] = &[
     "EOS_ACCESS_KEY",
     "EOS_SECRET_KEY",
     "EOS_TOKEN",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
     "HWCLOUD_ACCESS_KEY",
     "HWCLOUD_SECRET_KEY",
     "HWCLOUD_SECURITY_TOKEN",
@@ -33,11 +35,15 @@ const OBJECTS: &[&str] = &[
     "MINIO_ACCESS_KEY",
     "MINIO_REGION",
     "MINIO_SECRET_KEY",
+    "NO_PROXY",
     "SCW_ACCESS_KEY",
     "SCW_SECRET_KEY",
     "SECRET_KEY",
     "SECURITY_TOKEN",
     "SESSION_TOKEN",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
 ];
 
 #[derive(Default)]

@@ -85,6 +85,17 @@ fn the_environment_of_a_secret_is_that_of_its_volume_alone() {
     assert!(std::env::var_os("JFS_RSA_PASSPHRASE").is_none());
 }
 
+#[test]
+fn regression_a_secret_may_name_a_proxy() {
+    let names = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"];
+    for name in names {
+        let envs = format!("{{{name}: sesame}}");
+        let access = access(&[("name", "vol"), ("metaurl", "host"), ("envs", &envs)]).unwrap();
+        assert_eq!(access.overrides().env[name].expose(), "sesame");
+        assert!(access.unused().is_empty(), "{name}");
+    }
+}
+
 #[tokio::test]
 async fn a_volume_is_made_once_and_options_of_the_list_win() {
     let (folder, url) = (tempfile::tempdir().unwrap(), address());

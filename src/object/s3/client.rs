@@ -16,6 +16,7 @@ use super::address::{Address, DEFAULT_REGION, Lookup, Service};
 use super::credentials::Source;
 use super::failure::Failure;
 use super::http;
+use super::proxy::Proxies;
 use crate::error::{Error, Result};
 use crate::object::Spec;
 
@@ -34,7 +35,7 @@ impl Connection {
         let base = address.endpoint.as_deref().unwrap_or("https://s3.amazonaws.com");
         let url = Url::parse(base).map_err(|error| Error::BadInput(format!("{base}: {error}")))?;
         Ok(Self {
-            http: http::client(&url, address.trust.config()?)?,
+            http: http::client(&url, address.trust.config()?, Proxies::of_env(env))?,
             source: Source::of(spec, service, env),
             instance_credentials: spec.instance_credentials,
             client: OnceCell::new(),

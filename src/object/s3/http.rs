@@ -1,8 +1,9 @@
 //! The HTTP client below the SDK: HTTP/1.1, pooled connections, TLS with what the address says, and
-//! the proxy that the environment names.
+//! the proxies that the environment names.
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_smithy_runtime_api::client::http::{
@@ -11,14 +12,16 @@ use aws_smithy_runtime_api::client::http::{
 use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_types::body::SdkBody;
+use http::header::{CONTENT_TYPE, PROXY_AUTHORIZATION};
+use http::{Response, StatusCode, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::proxy::Tunnel;
-use hyper_util::client::legacy::connect::{Connect, HttpConnector as TcpConnector};
+use hyper_util::client::legacy::connect::HttpConnector as TcpConnector;
 use hyper_util::client::legacy::{Client, Error as ClientError};
-use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
 
+use super::proxy::{Proxies, Proxy};
+use super::via::Via;
 use crate::error::{Error, Result};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,38 +30,25 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// A client for requests to `url` and whatever else is asked with its credentials.
-pub fn client(url: &url::Url, tls: ClientConfig) -> Result<SharedHttpClient> {
+pub fn client(url: &url::Url, tls: ClientConfig, proxies: Proxies) -> Result<SharedHttpClient> {
     let mut tcp = TcpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
     tcp.set_keepalive(Some(IDLE_TIMEOUT));
-    let uri: http::Uri = url
+    let uri: Uri = url
         .as_str()
         .parse()
         .map_err(|error| Error::BadInput(format!("address of the bucket: {error}")))?;
-    let proxy = Matcher::from_env().intercept(&uri).filter(|_| !is_loopback(url));
-    let connector = match proxy {
-        Some(proxy) => {
-            let tunnel = Tunnel::new(proxy.uri().clone(), tcp);
-            match proxy.basic_auth() {
-                Some(auth) => shared(secured(tunnel.with_auth(auth.clone()), tls)),
-                None => shared(secured(tunnel, tls)),
-            }
-        }
-        None => shared(secured(tcp, tls)),
-    };
-    Ok(http_client_fn(move |_, _| connector.clone()))
-}
-
-/// What is on this machine is never asked through a proxy, as in the Go client.
-fn is_loopback(url: &url::Url) -> bool {
-    match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost",
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
+    proxies.of(&uri).map_err(Error::BadInput)?;
+    let proxies = Arc::new(proxies);
+    let via = Via { tls: secured(tcp.clone(), tls.clone()), tcp, proxies: Arc::clone(&proxies) };
+    let client = Client::builder(TokioExecutor::new())
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_timer(TokioTimer::new())
+        .build(secured(via, tls));
+    let pool = SharedHttpConnector::new(Pool { client, proxies });
+    Ok(http_client_fn(move |_, _| pool.clone()))
 }
 
 fn secured<C>(inner: C, tls: ClientConfig) -> HttpsConnector<C> {
@@ -69,52 +59,75 @@ fn secured<C>(inner: C, tls: ClientConfig) -> HttpsConnector<C> {
         .wrap_connector(inner)
 }
 
-fn shared<C>(connector: C) -> SharedHttpConnector
-where
-    C: Connect + Clone + Send + Sync + 'static,
-{
-    let pool = Client::builder(TokioExecutor::new())
-        .pool_idle_timeout(IDLE_TIMEOUT)
-        .pool_timer(TokioTimer::new())
-        .build(connector);
-    SharedHttpConnector::new(Pool(pool))
+/// Connections that are kept for the next request.
+struct Pool {
+    client: Client<HttpsConnector<Via>, SdkBody>,
+    proxies: Arc<Proxies>,
 }
 
-/// Connections that are kept for the next request.
-struct Pool<C>(Client<C, SdkBody>);
-
-impl<C> fmt::Debug for Pool<C> {
+impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Pool")
     }
 }
 
-impl<C> HttpConnector for Pool<C>
-where
-    C: Connect + Clone + Send + Sync + 'static,
-{
+impl Pool {
+    /// The proxy that sees a request, and does not only pass on what TLS makes of it.
+    fn forwarder(&self, uri: &Uri) -> Option<&Proxy> {
+        // One that is wrong is told of when connecting.
+        self.proxies.of(uri).ok().flatten().filter(|_| uri.scheme_str() == Some("http"))
+    }
+}
+
+impl HttpConnector for Pool {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let request = match request.try_into_http1x() {
+        let mut request = match request.try_into_http1x() {
             Ok(request) => request,
             Err(error) => {
                 return HttpConnectorFuture::ready(Err(ConnectorError::user(error.into())));
             }
         };
-        let answer = self.0.request(request);
+        let proxy = self.forwarder(request.uri()).cloned();
+        if let Some(authorization) = proxy.as_ref().and_then(Proxy::authorization) {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, authorization.clone());
+        }
+        let answer = self.client.request(request);
         HttpConnectorFuture::new(async move {
-            let answer = answer.await.map_err(|error| failure(&error))?.map(SdkBody::from_body_1_x);
-            HttpResponse::try_from(answer)
+            let answer = answer.await.map_err(|error| failure(&error))?;
+            if let Some(proxy) = proxy.filter(|_| is_of_proxy(&answer)) {
+                let what = format!("through {proxy}: {}", answer.status());
+                return Err(ConnectorError::io(what.into()));
+            }
+            HttpResponse::try_from(answer.map(SdkBody::from_body_1_x))
                 .map_err(|error| ConnectorError::other(error.into(), None))
         })
     }
 }
 
+/// Whether an answer tells of the way to a store and not of what is in it: text for people.
+fn is_of_proxy<B>(answer: &Response<B>) -> bool {
+    let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let is_text =
+        kind.is_some_and(|kind| kind.starts_with("text/html") || kind.starts_with("text/plain"));
+    match answer.status() {
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED => true,
+        // These are answers, however they are dressed.
+        StatusCode::NOT_FOUND | StatusCode::RANGE_NOT_SATISFIABLE => false,
+        status => is_text && (status.is_client_error() || status.is_server_error()),
+    }
+}
+
 /// Says what went wrong at the bottom: the layers above it only say that something did.
 fn failure(error: &ClientError) -> ConnectorError {
-    let mut cause: &dyn StdError = error;
+    let what = if error.is_connect() { "cannot connect: " } else { "" };
+    ConnectorError::io(format!("{what}{}", bottom(error)).into())
+}
+
+/// The first cause of an error.
+pub fn bottom<'a>(error: &'a (dyn StdError + 'static)) -> &'a (dyn StdError + 'static) {
+    let mut cause = error;
     while let Some(below) = cause.source() {
         cause = below;
     }
-    let what = if error.is_connect() { "cannot connect: " } else { "" };
-    ConnectorError::io(format!("{what}{cause}").into())
+    cause
 }

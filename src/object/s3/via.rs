@@ -1,0 +1,132 @@
+//! Connections: to a host itself, or to the proxy on the way to it.
+//!
+//! What is asked in the clear, a proxy is asked for by its whole address. For TLS it makes a tunnel,
+//! and what comes then is for the host alone.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector as TcpConnector};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tower::Service;
+
+use super::http::bottom;
+use super::proxy::{Proxies, Proxy};
+use super::tunnel;
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+
+/// Makes the connection for a request; TLS to its host is for whoever uses that.
+#[derive(Clone)]
+pub struct Via {
+    pub tcp: TcpConnector,
+    /// A proxy may want TLS of its own.
+    pub tls: HttpsConnector<TcpConnector>,
+    pub proxies: Arc<Proxies>,
+}
+
+/// A connection to a host or to a proxy.
+pub struct Hop {
+    stream: Stream,
+    /// Whether requests are for a proxy to pass on.
+    forwards: bool,
+}
+
+impl Service<Uri> for Via {
+    type Response = Hop;
+    type Error = Cause;
+    type Future = Pin<Box<dyn Future<Output = Result<Hop, Cause>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Cause>> {
+        self.tcp.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        match self.proxies.of(&uri) {
+            Err(why) => Box::pin(std::future::ready(Err(why.into()))),
+            Ok(None) => {
+                let connecting = self.tcp.call(uri);
+                Box::pin(async move {
+                    let stream = MaybeHttpsStream::Http(connecting.await?);
+                    Ok(Hop { stream, forwards: false })
+                })
+            }
+            Ok(Some(proxy)) => {
+                let connecting = self.tls.call(proxy.uri().clone());
+                let proxy = proxy.clone();
+                Box::pin(async move {
+                    let stream = connecting.await.map_err(|cause| bottom(&*cause).to_string());
+                    let hop = match stream {
+                        Ok(stream) => through(&proxy, stream, &uri).await,
+                        Err(why) => Err(why),
+                    };
+                    hop.map_err(|why| format!("{proxy}: {why}").into())
+                })
+            }
+        }
+    }
+}
+
+/// Makes of a connection to a proxy one that takes requests for `uri`.
+async fn through(proxy: &Proxy, mut stream: Stream, uri: &Uri) -> Result<Hop, String> {
+    let forwards = uri.scheme() != Some(&http::uri::Scheme::HTTPS);
+    if !forwards {
+        let target =
+            format!("{}:{}", uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(443));
+        tunnel::open(&mut TokioIo::new(&mut stream), &target, proxy.authorization()).await?;
+    }
+    Ok(Hop { stream, forwards })
+}
+
+impl Connection for Hop {
+    fn connected(&self) -> Connected {
+        self.stream.connected().proxy(self.forwards)
+    }
+}
+
+impl Read for Hop {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl Write for Hop {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, pieces)
+    }
+}
