@@ -15,6 +15,7 @@ pub mod mounts;
 pub mod object;
 pub mod options;
 mod pace;
+pub mod page;
 pub mod runtime;
 pub mod scrape;
 pub mod secret;

@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 
 use super::{Object, ObjectStore};
 use crate::error::{Error, Result};
+use crate::page;
 
 /// Calls at the same time; the rest wait without a thread.
 const MAX_CALLS: usize = 32;
@@ -183,9 +184,9 @@ fn read(path: &Path, range: Option<Range<u64>>) -> io::Result<Bytes> {
     let range = range.unwrap_or(0..meta.len());
     let (start, end) = (range.start.min(meta.len()), range.end.min(meta.len()));
     let length = usize::try_from(end.saturating_sub(start)).map_err(io::Error::other)?;
-    let mut body = vec![0; length];
+    let mut body = page::zeroed(length);
     file.read_exact_at(&mut body, start)?;
-    Ok(body.into())
+    Ok(body.freeze())
 }
 
 /// A key that ends in a slash is a directory, which stays as long as something is in it.

@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::chunk::Reserved;
+use crate::page;
 
 /// Below this, a buffer holds what small files hold; beyond, it becomes a whole block.
 const SMALL: usize = 64 << 10;
@@ -38,7 +39,7 @@ impl Buffer {
 
     /// Gives the buffer room for `capacity` bytes, for which the memory is reserved.
     pub fn grow(&mut self, capacity: usize, reserved: Reserved) {
-        let mut bytes = BytesMut::with_capacity(capacity);
+        let mut bytes = page::with_capacity(capacity);
         bytes.extend_from_slice(&self.bytes);
         *self = Self { bytes, reserved: Some(reserved) };
     }

@@ -12,11 +12,25 @@ use crate::support::timeout;
 pub const LIMIT: Duration = Duration::from_mins(30);
 /// The first test on a machine builds what is missing.
 const BUILD: Duration = Duration::from_mins(30);
+/// What two suites at a time leave behind before it is collected, and more.
+const ENOUGH: u64 = 8 << 30;
 
 /// Runs a test body on mounts of a program that is fast enough, within a limit.
 pub fn within_limit(body: impl FnOnce() + Send + 'static) {
     use_program(made_by("optimised.sh", &[]));
+    use_memory();
     timeout::within(LIMIT, body);
+}
+
+/// Puts what is below the mounts into memory, if there is enough: what survives a crash is tested
+/// elsewhere, and half of a suite's time would be waiting for the disk.
+fn use_memory() {
+    let memory = Path::new("/dev/shm");
+    let room = rustix::fs::statvfs(memory).map_or(0, |found| found.f_bavail * found.f_frsize);
+    if room >= ENOUGH {
+        // The first test has said it for all.
+        let _ = tempfile::env::override_temp_dir(memory);
+    }
 }
 
 /// The program of a suite, built on first use.

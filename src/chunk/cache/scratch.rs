@@ -9,6 +9,8 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
+use crate::page;
+
 /// Smaller ones the allocator hands out from memory that it has.
 const SMALLEST: usize = 32 << 10;
 /// Larger ones are whole blocks, which are kept elsewhere.
@@ -26,26 +28,27 @@ struct Free {
 /// A buffer of a wanted length, with anything in it.
 pub struct Scratch {
     buffer: Vec<u8>,
-    length: usize,
+    bytes: Range<usize>,
 }
 
 impl Scratch {
     pub fn new(length: usize) -> Self {
         let buffer = if (SMALLEST..=LARGEST).contains(&length) {
             // Of few sizes, so that they fit again.
-            take(length.next_power_of_two())
+            take(length.next_power_of_two() + page::slack(length))
         } else {
-            vec![0; length]
+            vec![0; length + page::slack(length)]
         };
-        Self { buffer, length }
+        let begin = if page::slack(length) > 0 { page::begin(&buffer) } else { 0 };
+        Self { buffer, bytes: begin..begin + length }
     }
 
     pub fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer[..self.length]
+        &mut self.buffer[self.bytes.clone()]
     }
 
     pub fn as_slice(&self) -> &[u8] {
-        &self.buffer[..self.length]
+        &self.buffer[self.bytes.clone()]
     }
 
     /// A part of it; the buffer is free when the last of these bytes is dropped.
