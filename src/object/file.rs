@@ -184,7 +184,7 @@ fn read(path: &Path, range: Option<Range<u64>>) -> io::Result<Bytes> {
     let range = range.unwrap_or(0..meta.len());
     let (start, end) = (range.start.min(meta.len()), range.end.min(meta.len()));
     let length = usize::try_from(end.saturating_sub(start)).map_err(io::Error::other)?;
-    let mut body = page::zeroed(length);
+    let mut body = page::Buffer::exactly(length);
     file.read_exact_at(&mut body, start)?;
     Ok(body.freeze())
 }

@@ -25,7 +25,7 @@ use aws_sdk_s3::types::{
     StorageClass,
 };
 use aws_smithy_types::DateTime;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use self::address::Address;
 pub use self::address::Service;
@@ -35,6 +35,7 @@ use super::tier::Tiers;
 use super::{Object, ObjectStore, Spec};
 use crate::crc32c::crc32c;
 use crate::error::{Error, Result};
+use crate::page;
 
 /// User metadata with the checksum of a body: a decimal CRC-32C.
 const CHECKSUM: &str = "Crc32c";
@@ -101,11 +102,11 @@ impl S3Store {
     /// The body in one buffer, whose size is known before.
     async fn collect(&self, key: &str, answer: GetObjectOutput) -> Result<Bytes> {
         let promised = answer.content_length().and_then(|length| usize::try_from(length).ok());
-        let mut body = BytesMut::with_capacity(promised.unwrap_or_default());
+        let mut body = page::Buffer::with_capacity(promised.unwrap_or_default());
         let mut stream = answer.body;
         while let Some(piece) = stream.next().await {
             let piece = piece.map_err(|error| self.failed("get", key, failure::causes(&error)))?;
-            body.extend_from_slice(&piece);
+            body.extend(&piece);
         }
         match promised {
             Some(promised) if promised != body.len() => {

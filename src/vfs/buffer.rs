@@ -1,6 +1,6 @@
 //! The buffer of one block: contiguous, so that a full one is the body of its object as it is.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::chunk::Reserved;
 use crate::page;
@@ -11,7 +11,7 @@ const SMALL: usize = 64 << 10;
 /// Bytes of a block that is being written, and the memory reserved for them.
 #[derive(Default)]
 pub struct Buffer {
-    bytes: BytesMut,
+    bytes: page::Buffer,
     reserved: Option<Reserved>,
 }
 
@@ -39,8 +39,8 @@ impl Buffer {
 
     /// Gives the buffer room for `capacity` bytes, for which the memory is reserved.
     pub fn grow(&mut self, capacity: usize, reserved: Reserved) {
-        let mut bytes = page::with_capacity(capacity);
-        bytes.extend_from_slice(&self.bytes);
+        let mut bytes = page::Buffer::with_capacity(capacity);
+        bytes.extend(&self.bytes);
         *self = Self { bytes, reserved: Some(reserved) };
     }
 
@@ -48,7 +48,7 @@ impl Buffer {
     pub fn put(&mut self, at: usize, bytes: &[u8]) {
         let over = bytes.len().min(self.bytes.len() - at);
         self.bytes[at..at + over].copy_from_slice(&bytes[..over]);
-        self.bytes.extend_from_slice(&bytes[over..]);
+        self.bytes.extend(&bytes[over..]);
     }
 
     pub fn len(&self) -> usize {

@@ -12,7 +12,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use super::footer;
 use super::layout::{self, Shape};
 use super::options::Checksum;
-use super::scratch::Scratch;
+use crate::page;
 
 /// An open file of a block, with its checksums at hand.
 #[derive(Debug)]
@@ -82,17 +82,17 @@ impl BlockFile {
         fill: impl Fn(&mut [u8], u64) -> io::Result<()>,
     ) -> io::Result<Bytes> {
         let window = layout::window(self.level, self.size, range);
-        let mut bytes = Scratch::new(window.len());
+        let mut bytes = page::Buffer::scratch(window.len());
         for stride in layout::strides(&window) {
             let at = (stride.start - window.start) as usize;
-            let part = &mut bytes.as_mut()[at..at + stride.len()];
+            let part = &mut bytes[at..at + stride.len()];
             fill(part, stride.start.into())?;
             if !layout::is_sound(self.level, self.size, &window, &stride, part, &self.sums) {
                 return Err(damaged("checksum"));
             }
         }
         let start = (range.start - window.start) as usize;
-        Ok(bytes.freeze(start..start + range.len()))
+        Ok(bytes.freeze().slice(start..start + range.len()))
     }
 
     /// The tier in the footer of a staged block; 0 if it has none.

@@ -21,7 +21,6 @@ mod pending;
 mod removal;
 mod ring;
 mod scan;
-mod scratch;
 mod shelf;
 mod space;
 mod stage;

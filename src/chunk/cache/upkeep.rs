@@ -16,6 +16,7 @@ use super::layout;
 use super::memory::Memory;
 use super::options::CacheOptions;
 use super::shelf::Shelf;
+use crate::page;
 
 /// Between two looks at the room that a disk has left, and two probes of one in doubt.
 const TICK: Duration = Duration::from_millis(500);
@@ -50,6 +51,7 @@ impl Upkeep {
                 () = end.cancelled() => break,
                 now = ticks.tick() => now,
             };
+            page::let_go();
             let due = |last: &mut Instant, every: Duration| {
                 let due = now.duration_since(*last) >= every;
                 if due {

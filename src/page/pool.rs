@@ -1,0 +1,113 @@
+//! The pool: memory that nobody uses, kept for who needs some of the same size.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes that are kept at most.
+const KEPT: usize = 32 << 20;
+/// What was not needed for so long goes back to the system.
+const LONG: Duration = Duration::from_secs(5);
+
+/// That of the process.
+pub static POOL: Pool = Pool::new();
+
+pub struct Pool(Mutex<Free>);
+
+struct Free {
+    /// What was used last is last.
+    memory: Vec<(Instant, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl Pool {
+    const fn new() -> Self {
+        Self(Mutex::new(Free { memory: Vec::new(), bytes: 0 }))
+    }
+
+    /// Memory of exactly this size, with anything in it.
+    pub fn take(&self, size: usize) -> Vec<u8> {
+        let mut free = self.lock();
+        // What was used last is likely to be in the processor's cache.
+        let found = free.memory.iter().rposition(|(_, memory)| memory.len() == size);
+        let found = found.map(|at| free.memory.remove(at).1);
+        if found.is_some() {
+            free.bytes -= size;
+        }
+        drop(free);
+        found.unwrap_or_else(|| vec![0; size])
+    }
+
+    /// What was kept longest goes if that is too much.
+    pub fn put_back(&self, memory: Vec<u8>) {
+        let mut free = self.lock();
+        free.bytes += memory.len();
+        free.memory.push((Instant::now(), memory));
+        let mut gone = Vec::new();
+        while free.bytes > KEPT {
+            let (_, oldest) = free.memory.remove(0);
+            free.bytes -= oldest.len();
+            gone.push(oldest);
+        }
+        // It may take the system a while to take it.
+        drop(free);
+    }
+
+    fn let_go(&self, age: Duration) {
+        let mut free = self.lock();
+        let old = free.memory.partition_point(|(since, _)| since.elapsed() >= age);
+        let gone: Vec<_> = free.memory.drain(..old).collect();
+        free.bytes -= gone.iter().map(|(_, memory)| memory.len()).sum::<usize>();
+        drop(free);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Free> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives back to the system what nobody has needed for a while. To be called now and then.
+pub fn let_go() {
+    POOL.let_go(LONG);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: usize = 1 << 20;
+
+    #[test]
+    fn memory_is_used_again_by_who_needs_as_much() {
+        let pool = Pool::new();
+        let memory = pool.take(SIZE);
+        let place = memory.as_ptr().addr();
+        pool.put_back(memory);
+        assert_eq!(pool.take(SIZE + 1).len(), SIZE + 1);
+        let again = pool.take(SIZE);
+        assert_eq!(again.as_ptr().addr(), place);
+        assert_eq!(pool.lock().bytes, 0);
+    }
+
+    #[test]
+    fn of_more_than_is_kept_the_newest_stays() {
+        let pool = Pool::new();
+        for _ in 0..2 * KEPT / SIZE {
+            pool.put_back(vec![1; SIZE]);
+        }
+        pool.put_back(vec![2; SIZE]);
+        assert_eq!(pool.lock().bytes, KEPT);
+        assert_eq!(pool.lock().memory.len(), KEPT / SIZE);
+        assert_eq!(pool.take(SIZE)[0], 2);
+    }
+
+    #[test]
+    fn what_nobody_needs_goes_back_to_the_system() {
+        let pool = Pool::new();
+        pool.put_back(vec![7; SIZE]);
+        pool.let_go(Duration::from_hours(1));
+        assert_eq!(pool.lock().bytes, SIZE);
+        pool.let_go(Duration::ZERO);
+        assert_eq!(pool.lock().bytes, 0);
+        assert_eq!(pool.take(SIZE)[0], 0, "it is fresh");
+    }
+}
