@@ -24,7 +24,7 @@ pub fn run(name: &str, program: impl Future<Output = ExitCode>) -> ExitCode {
     let attention = match Attention::from_environment(threads) {
         Ok(attention) => attention,
         Err(error) => {
-            eprintln!("{name}: {error:#}");
+            eprintln!("{name}: {error}");
             return ExitCode::from(USAGE);
         }
     };

@@ -11,7 +11,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("pace", &[]),
     ("page", &[]),
     ("log", &[]),
-    ("runtime", &[]),
+    ("runtime", &["error"]),
     ("scrape", &[]),
     ("secret", &[]),
     ("slice", &[]),
@@ -31,7 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "volume", "options",
         ],
     ),
-    ("bin", &["error", "cli", "csi"]),
+    ("bin", &["error", "runtime", "cli", "csi"]),
 ];
 
 /// Finer rules inside a layer: a module and what it must not know.

@@ -18,10 +18,10 @@ use std::sync::{Arc, OnceLock};
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::runtime::{Builder, Handle, Runtime};
 
+use crate::error::{Error, Result};
 use expectation::Expectation;
 use post::{Post, Turn};
 
@@ -97,9 +97,9 @@ impl Attention {
 }
 
 fn parse(microseconds: &str) -> Result<Duration> {
-    let number: u32 = microseconds
-        .parse()
-        .with_context(|| format!("{SETTING} is microseconds, not {microseconds:?}"))?;
+    let number = microseconds.parse::<u32>().map_err(|error| {
+        Error::bad_input(format!("{SETTING} is microseconds, not {microseconds:?}: {error}"))
+    })?;
     Ok(Duration::from_micros(number.into()))
 }
 
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_setting_that_is_no_number_is_named() {
-        let error = format!("{:#}", parse("fast").unwrap_err());
+        let error = parse("fast").unwrap_err().to_string();
         assert!(error.contains("JFS_BUSY_POLL") && error.contains("fast"), "{error}");
         assert_eq!(parse("50").unwrap(), Duration::from_micros(50));
     }
