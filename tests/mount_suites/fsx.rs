@@ -51,11 +51,11 @@ const LARGE: &str = "
 
 const OPERATIONS: u32 = 100_000;
 /// Of the large file.
-const FEW: u32 = 400;
+const FEW: u32 = 200;
 
 /// For ways of mounting that others have been through in part.
 fn fewer() -> u32 {
-    if long() { OPERATIONS } else { OPERATIONS / 5 }
+    if long() { OPERATIONS } else { OPERATIONS / 10 }
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn with_staging_and_compression_on_redis() {
 
 /// The test server takes as long for a commit as the others for ten.
 fn on_tikv(rig: &Rig, seed: u32) {
-    with(rig, &[], &[], &[(seed, fewer() / 5)]);
+    with(rig, &[], &[], &[(seed, fewer() / 2)]);
 }
 
 /// A file for each seed, at once, with so many operations; then a large one.
