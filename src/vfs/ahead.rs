@@ -74,7 +74,8 @@ impl Vfs {
     ) -> Result<Vec<ListedNode>> {
         let handle = self.dir(ino, fh);
         let Handle::Dir(dir) = &*handle else { return Err(Error::NotDirectory) };
-        let page = dir.ahead().take().await;
+        // What was read ahead before a rewind is older than the listing.
+        let page = dir.ahead().take().await.filter(|_| offset != 0);
         let mut is_full = false;
         let fits = |name: &Name| {
             let takes = fits(name);
@@ -83,7 +84,7 @@ impl Vfs {
         };
         let listed = dir.list(self, offset, fits).await?;
         let had_page = page.is_some();
-        let nodes = self.with_attrs(&listed, page.filter(|_| offset != 0)).await?;
+        let nodes = self.with_attrs(&listed, page).await?;
         let is_used = nodes.iter().any(|node| !node.age.is_zero());
         if had_page && !is_used {
             dir.ahead().is_vain.store(true, Ordering::Relaxed);
@@ -101,7 +102,7 @@ impl Vfs {
             let mut nodes = Vec::with_capacity(listed.len());
             let mut missing = Vec::new();
             for one in listed {
-                let attr = known(one.ino);
+                let attr = if is_dots(one) { None } else { known(one.ino) };
                 let age = page.filter(|_| attr.is_some()).map(|page| page.begun.elapsed());
                 if attr.is_none() && !is_dots(one) {
                     missing.push(one.ino);
