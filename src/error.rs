@@ -6,6 +6,7 @@
 use std::fmt;
 
 use nix::errno::Errno;
+use tokio::task::JoinError;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -57,10 +58,21 @@ pub enum Error {
     NoSuchPlace,
     #[error("inappropriate ioctl")]
     NotTty,
+    #[error("too many open files")]
+    TooManyOpen,
+    /// So many bytes were asked for, and there are none.
+    #[error("no memory for {0} bytes")]
+    NoMemory(usize),
 
     /// The caller gave something unusable: an option, an address, a setting.
     #[error("{0}")]
     BadInput(String),
+    /// The administrator of this driver does not allow it; the text names what would.
+    #[error("{0}")]
+    Forbidden(String),
+    /// There is no more of it on this node; the text names what sets the limit.
+    #[error("{0}")]
+    Exhausted(String),
     /// This client must not touch the volume: newer metadata, a version gate, another volume.
     #[error("{0}")]
     Refused(String),
@@ -76,6 +88,9 @@ pub enum Error {
     /// The object store failed, or answered with something that is not the object.
     #[error("{place}: cannot {action} {key}: {cause}")]
     Storage { place: String, action: &'static str, key: String, cause: String },
+    /// The object store does not know the keys, or does not let them do it.
+    #[error("{place}: cannot {action} {key}: {cause}")]
+    Denied { place: String, action: &'static str, key: String, cause: String },
     /// A block that metadata names is not in the object store.
     #[error("{place}: block {key} is not there")]
     MissingBlock { place: String, key: String },
@@ -85,6 +100,9 @@ pub enum Error {
     /// A commit was sent, its answer was lost, and looking did not settle whether it took effect.
     #[error("{place}: the outcome of {what} is unknown: {cause}")]
     Unknown { place: String, what: &'static str, cause: String },
+    /// This program is wrong: a task panicked, or found what cannot be.
+    #[error("internal error while {action}: {cause}")]
+    Internal { action: &'static str, cause: String },
 }
 
 impl Error {
@@ -96,6 +114,15 @@ impl Error {
         Self::Damaged { record: record.to_string(), cause: cause.to_string() }
     }
 
+    pub fn internal(action: &'static str, cause: impl fmt::Display) -> Self {
+        Self::Internal { action, cause: cause.to_string() }
+    }
+
+    /// For a task that ended without a result: it panicked, unless the runtime is shutting down.
+    pub fn lost_task(action: &'static str, lost: &JoinError) -> Self {
+        if lost.is_cancelled() { Self::Interrupted } else { Self::internal(action, lost) }
+    }
+
     /// What the kernel is told.
     pub fn errno(&self) -> Errno {
         match self {
@@ -104,7 +131,7 @@ impl Error {
             Self::NotDirectory => Errno::ENOTDIR,
             Self::IsDirectory => Errno::EISDIR,
             Self::NotEmpty => Errno::ENOTEMPTY,
-            Self::NotPermitted => Errno::EPERM,
+            Self::NotPermitted | Self::Forbidden(_) => Errno::EPERM,
             Self::AccessDenied => Errno::EACCES,
             Self::Invalid | Self::BadInput(_) => Errno::EINVAL,
             Self::NameTooLong => Errno::ENAMETOOLONG,
@@ -122,19 +149,50 @@ impl Error {
             Self::OutOfRange => Errno::ERANGE,
             Self::NoSuchPlace => Errno::ENXIO,
             Self::NotTty => Errno::ENOTTY,
+            Self::TooManyOpen => Errno::ENFILE,
+            Self::NoMemory(_) => Errno::ENOMEM,
             Self::Refused(_)
+            | Self::Exhausted(_)
             | Self::Unreachable { .. }
             | Self::Engine { .. }
             | Self::Damaged { .. }
             | Self::Storage { .. }
+            | Self::Denied { .. }
             | Self::MissingBlock { .. }
             | Self::Contended(_)
-            | Self::Unknown { .. } => Errno::EIO,
+            | Self::Unknown { .. }
+            | Self::Internal { .. } => Errno::EIO,
         }
     }
 
     /// Whether this is a fault worth a log line, as opposed to an answer.
     pub fn is_fault(&self) -> bool {
-        self.errno() == Errno::EIO
+        matches!(self.errno(), Errno::EIO | Errno::ENOMEM)
+    }
+}
+
+/// The result of a task that is `action`; [`Error::Internal`] if it panicked.
+pub async fn joined<T>(
+    action: &'static str,
+    task: impl Future<Output = Result<Result<T>, JoinError>>,
+) -> Result<T> {
+    task.await.unwrap_or_else(|lost| Err(Error::lost_task(action, &lost)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_panics_is_a_fault_and_one_that_is_cancelled_is_not() {
+        let panics = tokio::spawn(async { panic!("a defect") });
+        let error = joined::<()>("testing", panics).await.unwrap_err();
+        assert!(error.is_fault());
+        assert_eq!(error.errno(), Errno::EIO);
+        let text = error.to_string();
+        assert!(text.contains("testing") && text.contains("a defect"), "{text}");
+        let cancelled = tokio::spawn(std::future::pending::<Result<()>>());
+        cancelled.abort();
+        assert!(matches!(joined("testing", cancelled).await, Err(Error::Interrupted)));
     }
 }

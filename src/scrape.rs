@@ -1,12 +1,16 @@
 //! Pages over HTTP, for those who watch: metrics for Prometheus, and whatever else a program shows.
 
+mod connections;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::body::Incoming;
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -15,38 +19,70 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus::proto::MetricFamily;
 use prometheus::{Registry, TextEncoder};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
 
-/// Scrapes at the same time; who scrapes is one server, perhaps two.
-const CONNECTIONS: usize = 16;
-/// For a request to arrive.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub use connections::Bounds;
+use connections::Connections;
+
+/// The page of metrics.
+pub const METRICS: &str = "/metrics";
+/// Bytes of a request that are read at most.
+const REQUEST: usize = 16 << 10;
 /// Between two tries to accept, when there are too many open files.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Listens there; on another port, if that does as well and this one is taken.
-pub async fn listen(address: SocketAddr, any_port: bool) -> io::Result<TcpListener> {
+/// Listens there, for those who want this page; on another port, if that does as well and this one is
+/// taken.
+pub async fn listen(address: SocketAddr, page: &str, any_port: bool) -> io::Result<TcpListener> {
     let listener = match TcpListener::bind(address).await {
         Err(_) if any_port => TcpListener::bind((address.ip(), 0)).await?,
         listener => listener?,
     };
-    info!("metrics are served at http://{}/metrics", listener.local_addr()?);
+    info!("served at http://{}{page}", listener.local_addr()?);
     Ok(listener)
 }
 
-/// Serves what `answer` says of a method and a path, for as long as it is polled.
-pub async fn serve<A>(listener: TcpListener, answer: A)
+/// Text to be answered, which several answers may share.
+pub struct Text(Option<Bytes>);
+
+impl<T: Into<Bytes>> From<T> for Text {
+    fn from(text: T) -> Self {
+        Self(Some(text.into()))
+    }
+}
+
+impl Body for Text {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.take().map(|text| Ok(Frame::data(text))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.as_ref().map_or(0, |text| text.len() as u64))
+    }
+}
+
+/// Serves what `answer` says of a method and a path, for as long as it is polled. A connection is for
+/// one request, so that none is idle for long.
+pub async fn serve<A>(listener: TcpListener, bounds: Bounds, answer: A)
 where
-    A: Fn(&Method, &str) -> Response<String> + Clone + Send + Sync + 'static,
+    A: Fn(&Method, &str) -> Response<Text> + Clone + Send + Sync + 'static,
 {
-    static FREE: Semaphore = Semaphore::const_new(CONNECTIONS);
+    let connections = Connections::new(bounds);
     loop {
-        let Ok(permit) = FREE.acquire().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
-                warn!(%error, "metrics: no connection could be accepted");
+                warn!(%error, "no connection could be accepted");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
@@ -56,36 +92,43 @@ where
             let response = answer(request.method(), request.uri().path());
             async move { Ok::<_, Infallible>(response) }
         });
-        let connection = http1::Builder::new()
+        let serving = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(PATIENCE)
+            .header_read_timeout(bounds.lifetime)
+            .max_buf_size(REQUEST)
+            .keep_alive(false)
             .serve_connection(TokioIo::new(stream), answer);
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                debug!(%error, "metrics: a connection ended early");
+        connections.add(peer.ip(), async move {
+            if let Err(error) = serving.await {
+                debug!(%error, "a connection ended early");
             }
-            drop(permit);
         });
     }
 }
 
 /// The page of metrics; any other is not there.
-pub fn metrics(method: &Method, path: &str, gathered: &[MetricFamily]) -> Response<String> {
+pub fn metrics(method: &Method, path: &str, gathered: &[MetricFamily]) -> Response<Text> {
     match (method, path) {
-        (&Method::GET | &Method::HEAD, "/metrics") => {
-            match TextEncoder::new().encode_to_string(gathered) {
-                Ok(text) => {
-                    let mut response = Response::new(text);
-                    let kind = HeaderValue::from_static(prometheus::TEXT_FORMAT);
-                    response.headers_mut().insert(CONTENT_TYPE, kind);
-                    response
-                }
-                Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-            }
-        }
-        (_, "/metrics") => plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned()),
+        (&Method::GET | &Method::HEAD, METRICS) => match text(gathered) {
+            Ok(text) => page(text),
+            Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        },
+        (_, METRICS) => plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned()),
         _ => plain(StatusCode::NOT_FOUND, "metrics are at /metrics\n".to_owned()),
     }
+}
+
+/// Metrics as Prometheus reads them.
+pub fn text(gathered: &[MetricFamily]) -> prometheus::Result<String> {
+    TextEncoder::new().encode_to_string(gathered)
+}
+
+/// A page of metrics.
+pub fn page(text: impl Into<Bytes>) -> Response<Text> {
+    let mut response = Response::new(Text::from(text));
+    let kind = HeaderValue::from_static(prometheus::TEXT_FORMAT);
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
 }
 
 /// What several registries have gathered, as one page: metrics of one name stand together.
@@ -103,8 +146,8 @@ pub fn merged(registries: impl IntoIterator<Item = Registry>) -> Vec<MetricFamil
 }
 
 /// A page of plain text.
-pub fn plain(status: StatusCode, text: String) -> Response<String> {
-    let mut response = Response::new(text);
+pub fn plain(status: StatusCode, text: String) -> Response<Text> {
+    let mut response = Response::new(Text::from(text));
     *response.status_mut() = status;
     response
 }
@@ -132,10 +175,10 @@ mod tests {
         let counter = IntCounter::new("things", "Things").unwrap();
         registry.register(Box::new(counter.clone())).unwrap();
         counter.inc_by(3);
-        let listener = listen("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
+        let listener = listen("127.0.0.1:0".parse().unwrap(), METRICS, false).await.unwrap();
         let address = listener.local_addr().unwrap();
         let page = move |method: &Method, path: &str| metrics(method, path, &registry.gather());
-        tokio::spawn(serve(listener, page));
+        tokio::spawn(serve(listener, Bounds::METRICS, page));
         let page = get(address, "/metrics").await;
         assert!(page.starts_with("HTTP/1.1 200") && page.contains("text/plain"), "{page}");
         assert!(page.contains("juicefs_things 3"), "{page}");
@@ -150,7 +193,7 @@ mod tests {
             registry.register(Box::new(IntCounter::new("things", "Things").unwrap())).unwrap();
             registry
         });
-        let page = metrics(&Method::GET, "/metrics", &merged(registries)).into_body();
+        let page = text(&merged(registries)).unwrap();
         assert_eq!(page.matches("# TYPE things").count(), 1, "{page}");
         assert!(page.contains("volume=\"a\"") && page.contains("volume=\"b\""), "{page}");
     }
@@ -159,8 +202,8 @@ mod tests {
     async fn another_port_does_only_if_nobody_chose_one() {
         let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = taken.local_addr().unwrap();
-        assert!(listen(address, false).await.is_err());
-        let other = listen(address, true).await.unwrap();
+        assert!(listen(address, METRICS, false).await.is_err());
+        let other = listen(address, METRICS, true).await.unwrap();
         assert_ne!(other.local_addr().unwrap(), address);
     }
 }

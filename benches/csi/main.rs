@@ -41,7 +41,7 @@ fn main() {
 }
 
 fn measure() {
-    let node = Node::start();
+    let node = Node::start_so(&["--max-volumes", "200"]);
     let first = timed(|| node.publish(&node.publication("pvc-first", "first")).unwrap());
     println!("first volume of a file system, which is made for it: {first:.1?}");
 

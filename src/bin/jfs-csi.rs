@@ -6,6 +6,7 @@ use jfs::csi::Program;
 use jfs::runtime;
 
 fn main() -> ExitCode {
+    runtime::give_memory_back();
     match Program::begin() {
         Ok(program) => runtime::run("jfs-csi", program.run()),
         Err(over) => over,

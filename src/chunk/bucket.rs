@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{BlockKey, Compression, Layout, Options};
 use crate::error::{Error, Result};
-use crate::object::ObjectStore;
+use crate::object::{ObjectStore, Wanted};
 
 /// Blocks up to here are packed and unpacked where they are: that takes some hundred microseconds at
 /// most. Larger ones would hold up everything else on the thread.
@@ -62,6 +62,11 @@ impl Bucket {
     /// Whether a part of a block costs less than all of it.
     pub fn has_cheap_parts(&self) -> bool {
         self.compression == Compression::None && self.objects.has_cheap_ranges()
+    }
+
+    /// Whether a block that is fetched whole is compared with a checksum.
+    pub fn checks_whole(&self) -> bool {
+        self.objects.checks_whole()
     }
 
     /// A whole block.
@@ -137,10 +142,14 @@ impl Bucket {
 
     async fn download(&self, block: BlockKey, part: Option<&Range<u32>>) -> Result<Bytes> {
         let key = self.layout.key(block);
-        let range = part.map(|part| u64::from(part.start)..u64::from(part.end));
+        let most = self.compression.most(block.size);
+        let wanted = match part {
+            Some(part) => Wanted::part(u64::from(part.start)..u64::from(part.end), most),
+            None => Wanted::whole(most),
+        };
         // Never closed, so an error cannot be.
         let _turn = self.downloads.acquire().await;
-        match self.objects.get(&key, range).await {
+        match self.objects.get(&key, wanted).await {
             Err(Error::NotFound) => {
                 Err(Error::MissingBlock { place: self.objects.place().to_owned(), key })
             }

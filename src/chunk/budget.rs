@@ -2,12 +2,13 @@
 
 mod whole;
 
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-use whole::{Drawn, Whole};
+use whole::{Drawn, Excess, Whole};
 
 /// Counted in units, since a permit cannot count further than 32 bits.
 const UNIT: usize = 1 << 10;
@@ -24,6 +25,8 @@ pub struct Budget {
     ledger: Arc<Ledger>,
     waiting: AtomicUsize,
     keepers: Mutex<Vec<Weak<dyn Reclaim>>>,
+    /// For what is reserved on a floor that is smaller, by any part.
+    excess: Excess,
     /// What this is a part of.
     whole: Option<Whole>,
 }
@@ -53,35 +56,45 @@ struct Waiting<'a>(&'a AtomicUsize);
 
 impl Budget {
     pub fn new(bytes: usize) -> Arc<Self> {
-        Self::with((bytes / UNIT).clamp(1, u32::MAX as usize), None)
+        Self::with(whole_units(bytes), None, Excess::unlimited())
+    }
+
+    /// As [`Budget::new`]; what parts with a floor hold beyond it and beyond the budget is never more than
+    /// `excess`.
+    pub fn with_excess(bytes: usize, excess: usize) -> Arc<Self> {
+        Self::with(whole_units(bytes), None, Excess::new(excess / UNIT))
     }
 
     /// A part of this budget: what is reserved from it counts in the whole as well, and there is
     /// never more of it than `bytes`. The rest is left to others.
     pub fn part(self: &Arc<Self>, bytes: usize) -> Arc<Self> {
-        Self::with((bytes / UNIT).clamp(1, self.total), Some(Whole::of(self)))
+        let whole = Some(Whole::of(self));
+        Self::with((bytes / UNIT).clamp(1, self.total), whole, self.excess.clone())
     }
 
     /// As [`Budget::part`], with a floor: so many bytes are always there for this part, whatever others
     /// hold of the whole. Must be called within a runtime.
     ///
     /// The floor is taken from the whole, as soon as there is room; until then there is more in use than
-    /// the whole has, by as much. A reservation larger than the floor may have all of it.
+    /// the whole has, by as much. A reservation larger than the floor may have all of it, if there is
+    /// enough of what [`Budget::with_excess`] allows for the rest.
     pub fn share(self: &Arc<Self>, floor: usize, bytes: usize) -> Arc<Self> {
         let floor = floor.min(self.capacity() / 2);
         Self::with(
             (bytes.max(floor) / UNIT).clamp(1, self.total),
             Some(Whole::with_floor(self, floor)),
+            self.excess.clone(),
         )
     }
 
-    fn with(total: usize, whole: Option<Whole>) -> Arc<Self> {
+    fn with(total: usize, whole: Option<Whole>, excess: Excess) -> Arc<Self> {
         Arc::new(Self {
             units: Arc::new(Semaphore::new(total)),
             total,
             ledger: Arc::default(),
             waiting: AtomicUsize::new(0),
             keepers: Mutex::default(),
+            excess,
             whole,
         })
     }
@@ -179,6 +192,16 @@ impl Budget {
 
     fn units_of(&self, bytes: usize) -> u32 {
         u32::try_from(bytes.div_ceil(UNIT).min(self.total)).unwrap_or(u32::MAX)
+    }
+}
+
+fn whole_units(bytes: usize) -> usize {
+    (bytes / UNIT).clamp(1, u32::MAX as usize)
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Budget").field("capacity", &self.capacity()).finish_non_exhaustive()
     }
 }
 

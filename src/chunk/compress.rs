@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use crate::page::Buffer;
+
 /// How the blocks of a volume are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
@@ -27,21 +29,42 @@ impl Compression {
         }
     }
 
+    /// The most bytes that a block of this size has when it is packed.
+    pub fn most(self, size: u32) -> u64 {
+        let size = u64::from(size);
+        match self {
+            Self::None => size,
+            // What does not compress grows, by less than that.
+            Self::Lz4 | Self::Zstd => size + size / 128 + 1024,
+        }
+    }
+
     /// The block again; it must be `size` bytes.
     pub fn unpack(self, body: Bytes, size: usize) -> Result<Bytes, String> {
         let block = match self {
             Self::None => body,
-            Self::Lz4 => lz4_flex::block::decompress(&body, size)
-                .map_err(|error| format!("lz4: {error}"))?
-                .into(),
-            Self::Zstd => zstd::bulk::decompress(&body, size)
-                .map_err(|error| format!("zstd: {error}"))?
-                .into(),
+            Self::Lz4 | Self::Zstd => {
+                let mut block = Buffer::try_exactly(size).ok_or("no memory to unpack it")?;
+                let length = self.unpack_into(&body, &mut block)?;
+                block.freeze().slice(..length)
+            }
         };
         if block.len() != size {
             return Err(format!("{} bytes instead of {size}", block.len()));
         }
         Ok(block)
+    }
+}
+
+impl Compression {
+    /// How many bytes it was; an error if there are more than fit.
+    fn unpack_into(self, body: &[u8], block: &mut [u8]) -> Result<usize, String> {
+        match self {
+            Self::Zstd => zstd::bulk::decompress_to_buffer(body, block)
+                .map_err(|error| format!("zstd: {error}")),
+            _ => lz4_flex::block::decompress_into(body, block)
+                .map_err(|error| format!("lz4: {error}")),
+        }
     }
 }
 
@@ -60,6 +83,8 @@ mod tests {
         {
             for compression in ALL {
                 let body = compression.pack(block.clone()).unwrap();
+                let most = compression.most(u32::try_from(block.len()).unwrap());
+                assert!(body.len() as u64 <= most);
                 assert_eq!(compression.unpack(body, block.len()).unwrap(), block);
             }
         }

@@ -81,8 +81,8 @@ impl Flights {
 impl Flight {
     /// Waits for the block. An error reaches everybody on the flight, and nobody after it.
     pub async fn land(self) -> Outcome {
-        // The duty ends without an outcome only if the process ends.
-        self.0.await.unwrap_or(Err(Error::Interrupted))
+        let lost = |_| Err(Error::internal("fetching a block", "its task ended without a result"));
+        self.0.await.unwrap_or_else(lost)
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
         let flights = Arc::new(Flights::default());
         let (flight, duty) = start(&flights);
         drop(duty);
-        assert!(matches!(flight.land().await, Err(Error::Interrupted)));
+        assert!(matches!(flight.land().await, Err(Error::Internal { .. })));
         start(&flights);
     }
 

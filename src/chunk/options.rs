@@ -20,6 +20,8 @@ pub struct Options {
     pub cache_large_write: bool,
     /// Blocks count as stored once they are staged on disk.
     pub writeback: Option<Writeback>,
+    /// Which blocks are read whole for the sake of their checksum.
+    pub verify: Verify,
     /// Nothing is uploaded, not even what an earlier run has left staged.
     pub read_only: bool,
 }
@@ -34,6 +36,20 @@ pub struct Writeback {
     /// The hours of the day in which blocks are uploaded; none: all.
     pub hours: Option<Hours>,
 }
+
+/// Which blocks are read whole though only a part is wanted. A store has a checksum of the whole
+/// object and none of a part, so a part that was damaged on the way shows only with the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Verify {
+    All,
+    /// Those that cost hardly more whole: what the request itself takes is as much.
+    #[default]
+    Cheap,
+    None,
+}
+
+/// Blocks up to here are cheap: some ten milliseconds, as a request that brings nothing.
+const CHEAP: u32 = 1 << 20;
 
 /// Hours of the day, from the first to before the second, over midnight if it is less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +67,36 @@ impl Default for Options {
             cache_partial_only: false,
             cache_large_write: false,
             writeback: None,
+            verify: Verify::default(),
             read_only: false,
         }
+    }
+}
+
+impl Verify {
+    /// Whether a block of this size is read whole.
+    pub fn takes(self, size: u32) -> bool {
+        match self {
+            Self::All => true,
+            Self::Cheap => size <= CHEAP,
+            Self::None => false,
+        }
+    }
+}
+
+impl FromStr for Verify {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Ok(match text {
+            "all" => Self::All,
+            "cheap" => Self::Cheap,
+            "none" => Self::None,
+            _ => {
+                let what = format!("verify-reads {text:?} is none of all, cheap, none");
+                return Err(Error::bad_input(what));
+            }
+        })
     }
 }
 

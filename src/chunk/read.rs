@@ -133,7 +133,7 @@ impl Store {
         let room = Room::Ample(Mutex::new(self.budget.reserve(bytes).await));
         self.gather(pieces, &room).await.map_err(|short| match short {
             Short::Failed(error) => error,
-            Short::NoRoom => Error::Interrupted,
+            Short::NoRoom => Error::internal("reading", "what was reserved is not enough"),
         })
     }
 
@@ -171,7 +171,9 @@ impl Store {
             match self.part(piece, room).await {
                 // What is wrong with a part may be right with the whole, and a block that is not
                 // in the bucket may be staged.
-                Err(Short::Failed(Error::Storage { .. } | Error::MissingBlock { .. })) => {}
+                Err(Short::Failed(
+                    Error::Storage { .. } | Error::Denied { .. } | Error::MissingBlock { .. },
+                )) => {}
                 other => return other,
             }
         }
@@ -180,11 +182,14 @@ impl Store {
 
     /// Whether only the part should be fetched. A stream begins a block at its start, or goes on
     /// where it was, and wants all of it; who reads from its middle may not. With a cache, only a
-    /// part that is much smaller than the block is worth a request of its own.
+    /// part that is much smaller than the block is worth a request of its own. And no part is
+    /// compared with a checksum.
     fn prefers_part(&self, piece: &Piece) -> bool {
         let Piece { block, part } = piece;
         let is_small = self.cache.is_none() || part.end - part.start <= block.size / 4;
+        let is_checked = self.bucket.checks_whole() && self.options.verify.takes(block.size);
         self.bucket.has_cheap_parts()
+            && !is_checked
             && part.start > 0
             && is_small
             && !self.trail.goes_on(*block, part)

@@ -1,6 +1,5 @@
 //! A bucket for tests: it counts, it can be held up, and it can fail.
 
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +15,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::object::mem::MemStore;
-use crate::object::{Object, ObjectStore};
+use crate::object::{Object, ObjectStore, Wanted};
 use crate::slice::{SliceId, SliceSize};
 
 pub const BLOCK: u32 = 16 << 10;
@@ -90,7 +89,7 @@ impl Probe {
     /// Whether every block of the slice is in the bucket, as it should be.
     pub async fn has(&self, slice: SliceSize) -> bool {
         for block in LAYOUT.blocks(slice) {
-            match self.mem.get(&LAYOUT.key(block), None).await {
+            match self.mem.get(&LAYOUT.key(block), Wanted::all()).await {
                 Ok(found) if found == body(block) => {}
                 _ => return false,
             }
@@ -130,15 +129,15 @@ impl ObjectStore for Probe {
         "probe://"
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
-        let count = if range.is_some() { &self.part_gets } else { &self.gets };
+    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
+        let count = if wanted.part.is_some() { &self.part_gets } else { &self.gets };
         count.fetch_add(1, Ordering::SeqCst);
         let now = self.gets_now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_gets_at_once.fetch_max(now, Ordering::SeqCst);
         let passed = self.pass(key, "read").await;
         self.gets_now.fetch_sub(1, Ordering::SeqCst);
         passed?;
-        self.mem.get(key, range).await
+        self.mem.get(key, wanted).await
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {

@@ -55,7 +55,7 @@ impl Upload {
     /// it stays where it is, unless it is aborted all the same.
     pub async fn finish(&mut self) -> Result<()> {
         while let Some(done) = self.running.join_next().await {
-            done.unwrap_or(Err(Error::Interrupted))?;
+            done.unwrap_or_else(|lost| Err(Error::lost_task("uploading a block", &lost)))?;
         }
         self.finished = true;
         Ok(())

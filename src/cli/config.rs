@@ -74,7 +74,7 @@ pub struct Config {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Management")]
     changelog: Option<bool>,
     /// How long changes stay logged, e.g. 2h; 0 for ever
-    #[arg(long, value_parser = parse_seconds, help_heading = "Management")]
+    #[arg(long, value_parser = parse_seconds, allow_hyphen_values = true, help_heading = "Management")]
     changelog_max_age: Option<i64>,
     /// How many changes stay logged; 0 for all
     #[arg(long, value_parser = clap::value_parser!(i64).range(0..), help_heading = "Management")]

@@ -26,9 +26,9 @@ enum Action {
     /// Take limits away
     #[command(visible_alias = "del")]
     Delete(Get),
-    /// Show every quota
+    /// Show every quota, or the one of --path, --uid or --gid
     #[command(visible_alias = "ls")]
-    List(Volume),
+    List(Get),
     /// Count what is used and compare it with what is stored
     Check(Check),
 }
@@ -106,7 +106,7 @@ impl Quota {
             Action::Set(set) => set.run().await,
             Action::Get(get) => get.show().await,
             Action::Delete(get) => get.delete().await,
-            Action::List(volume) => volume.list().await,
+            Action::List(get) => get.list().await,
             Action::Check(check) => check.run().await,
         }
     }
@@ -117,18 +117,6 @@ impl Volume {
         Ok(Meta::connect(&self.meta, Options::default()).await?)
     }
 
-    async fn list(self) -> anyhow::Result<()> {
-        let meta = self.open().await?;
-        let mut rows = Vec::new();
-        for (key, quota) in meta.quota_list().await? {
-            rows.push((label(&meta, key).await, quota));
-        }
-        self.print("Path/ID", rows)?;
-        Ok(meta.close().await?)
-    }
-}
-
-impl Volume {
     /// For people, or for scripts.
     fn print(&self, heading: &str, mut quotas: Vec<(String, Record)>) -> anyhow::Result<()> {
         quotas.sort_by(|a, b| a.0.cmp(&b.0));
@@ -170,6 +158,10 @@ impl Whose {
             _ => "Path",
         }
     }
+
+    fn is_anybody(&self) -> bool {
+        self.path.is_none() && self.uid.is_none() && self.gid.is_none()
+    }
 }
 
 impl Set {
@@ -197,6 +189,24 @@ impl Get {
             bail!("{label} has no quota");
         };
         self.volume.print(self.whose.heading(), vec![(label, quota)])?;
+        Ok(meta.close().await?)
+    }
+
+    /// All quotas, or the one that is asked for; none of it is an empty list.
+    async fn list(self) -> anyhow::Result<()> {
+        let meta = self.volume.open().await?;
+        let (only, heading) = if self.whose.is_anybody() {
+            (None, "Path/ID")
+        } else {
+            (Some(self.whose.find(&meta, false).await?.0), self.whose.heading())
+        };
+        let mut rows = Vec::new();
+        for (key, quota) in meta.quota_list().await? {
+            if only.is_none_or(|only| only == key) {
+                rows.push((label(&meta, key).await, quota));
+            }
+        }
+        self.volume.print(heading, rows)?;
         Ok(meta.close().await?)
     }
 

@@ -52,6 +52,8 @@ impl Identity for Introduction {
         Ok(Response::new(GetPluginCapabilitiesResponse { capabilities }))
     }
 
+    /// Whether calls are taken, and not whether kubelet has registered the driver: who restarts a
+    /// driver for this answer would end the volumes that it serves.
     async fn probe(&self, _: Request<ProbeRequest>) -> Result<Response<ProbeResponse>, Status> {
         Ok(Response::new(ProbeResponse { ready: Some(self.gate.is_ready()) }))
     }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::{Body, Incoming};
@@ -11,16 +10,17 @@ use hyper::{Request, StatusCode};
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use rustls::crypto::ring;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::policy::Policy;
+use crate::tls::{OptionNames, TlsFiles};
 
 /// Where a pod finds who it is.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// The files there, for errors; a pod has no certificate of its own.
+const FILES: OptionNames = OptionNames { ca: "service account", cert: "certificate", key: "key" };
 /// For one answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// No object that is asked for is larger.
@@ -35,14 +35,15 @@ pub struct Kube {
 }
 
 impl Kube {
-    /// The server of the cluster that this process runs in, if it does; another if `base` names it.
+    /// The server of the cluster that this process runs in, if it does and has a token for it; another if
+    /// `base` names it.
     pub fn find(base: Option<&str>) -> Option<Self> {
         let account = PathBuf::from(ACCOUNT);
         let (token, ca) = (account.join("token"), account.join("ca.crt"));
         let base = if let Some(base) = base {
             base.trim_end_matches('/').to_owned()
         } else {
-            let host = std::env::var("KUBERNETES_SERVICE_HOST").ok()?;
+            let host = std::env::var("KUBERNETES_SERVICE_HOST").ok().filter(|_| token.exists())?;
             let port = std::env::var("KUBERNETES_SERVICE_PORT").unwrap_or("443".to_owned());
             let host = if host.contains(':') { format!("[{host}]") } else { host };
             format!("https://{host}:{port}")
@@ -98,18 +99,8 @@ impl Kube {
     }
 
     fn trust(&self) -> Result<ClientConfig> {
-        let fail = |what: String| Error::bad_input(format!("{}: {what}", self.ca.display()));
-        let mut roots = RootCertStore::empty();
-        if let Ok(pem) = std::fs::read(&self.ca) {
-            for certificate in CertificateDer::pem_slice_iter(&pem) {
-                let certificate = certificate.map_err(|error| fail(error.to_string()))?;
-                roots.add(certificate).map_err(|error| fail(error.to_string()))?;
-            }
-        }
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| fail(error.to_string()))?;
-        Ok(builder.with_root_certificates(roots).with_no_client_auth())
+        let ca = self.ca.exists().then(|| self.ca.clone());
+        TlsFiles { ca, ..TlsFiles::default() }.config(FILES, &Policy::unrestricted())
     }
 
     fn away(&self, cause: String) -> Error {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use futures::stream::{self, Stream};
 use tokio::net::UnixListener;
 
+use super::authority::AnyAuthority;
 use crate::error::{Error, Result};
 
 /// A socket that is listened on; its file goes with it.
@@ -43,9 +44,10 @@ impl Socket {
     }
 
     /// The connections that come in.
-    pub fn incoming(&self) -> impl Stream<Item = io::Result<tokio::net::UnixStream>> + '_ {
+    pub fn incoming(&self) -> impl Stream<Item = io::Result<AnyAuthority>> + '_ {
         stream::unfold((), |()| async {
-            Some((self.listener.accept().await.map(|(stream, _)| stream), ()))
+            let accepted = self.listener.accept().await;
+            Some((accepted.map(|(stream, _)| AnyAuthority::new(stream)), ()))
         })
     }
 }

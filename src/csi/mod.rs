@@ -2,7 +2,8 @@
 //!
 //! Knows Kubernetes and gRPC, and nothing of the kernel.
 
-pub mod busy;
+pub mod authority;
+mod busy;
 pub mod controller;
 pub mod deadline;
 pub mod gate;
@@ -10,6 +11,7 @@ mod identity;
 mod kube;
 mod listen;
 mod node;
+mod options;
 mod pages;
 mod pattern;
 pub mod place;

@@ -1,47 +1,104 @@
 //! What the driver shows over HTTP: whether it lives, whether it is ready, and what it counts.
+//!
+//! Probes have a listener of their own: whoever reads metrics, or pretends to, holds up none of them.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use hyper::body::Bytes;
 use hyper::{Method, Response, StatusCode};
 use prometheus::Registry;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::gate::{Gate, Phase};
+use super::registration::Refusal;
 use crate::error::{Error, Result};
-use crate::scrape;
+use crate::scrape::{self, Bounds, Text};
 
 /// Where everything that is counted is to be found, at the moment.
 pub type Registries = Arc<dyn Fn() -> Vec<Registry> + Send + Sync>;
 
-/// Serves the pages until what is answered here is dropped.
-pub async fn serve(
+const ALIVE: &str = "/healthz";
+const READY: &str = "/readyz";
+/// A page of metrics is the same for all who ask within this time: a node has many figures.
+const FRESH: Duration = Duration::from_millis(250);
+
+/// Serves the probes until what is answered here is dropped.
+pub async fn serve_probes(
     address: SocketAddr,
     gate: Gate,
+    refusal: Refusal,
+) -> Result<AbortOnDropHandle<()>> {
+    let answer = move |_: &Method, path: &str| probe(path, &gate, refusal.cause());
+    serve("--health", (address, ALIVE), Bounds::PROBES, answer).await
+}
+
+/// Serves the metrics until what is answered here is dropped.
+pub async fn serve_metrics(
+    address: SocketAddr,
     registries: Registries,
 ) -> Result<AbortOnDropHandle<()>> {
-    let listener = scrape::listen(address, false).await;
+    let page = Arc::new(Page { registries, made: Mutex::default() });
+    let answer = move |method: &Method, path: &str| page.answer(method, path);
+    serve("--http", (address, scrape::METRICS), Bounds::METRICS, answer).await
+}
+
+async fn serve(
+    option: &str,
+    (address, page): (SocketAddr, &str),
+    bounds: Bounds,
+    answer: impl Fn(&Method, &str) -> Response<Text> + Clone + Send + Sync + 'static,
+) -> Result<AbortOnDropHandle<()>> {
+    let listener = scrape::listen(address, page, false).await;
     let listener =
-        listener.map_err(|error| Error::bad_input(format!("--http {address}: {error}")))?;
-    let answer = move |method: &Method, path: &str| answer(method, path, &gate, &registries);
-    Ok(AbortOnDropHandle::new(tokio::spawn(scrape::serve(listener, answer))))
+        listener.map_err(|error| Error::bad_input(format!("{option} {address}: {error}")))?;
+    Ok(AbortOnDropHandle::new(tokio::spawn(scrape::serve(listener, bounds, answer))))
 }
 
-fn answer(method: &Method, path: &str, gate: &Gate, registries: &Registries) -> Response<String> {
-    match path {
+/// A driver that kubelet refuses serves what is published and gets nothing new.
+fn probe(path: &str, gate: &Gate, refused: Option<String>) -> Response<Text> {
+    const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
+    let (status, text) = match (path, gate.phase(), refused) {
         // Whoever answers lives.
-        "/healthz" => scrape::plain(StatusCode::OK, "ok\n".to_owned()),
-        "/readyz" => match gate.phase() {
-            Phase::Ready => scrape::plain(StatusCode::OK, "ready\n".to_owned()),
-            Phase::Starting => unavailable("starting\n"),
-            Phase::Draining => unavailable("stopping\n"),
-        },
-        _ => scrape::metrics(method, path, &scrape::merged(registries())),
-    }
+        (ALIVE, ..) => (StatusCode::OK, "ok\n".to_owned()),
+        (READY, Phase::Ready, Some(cause)) => {
+            (UNAVAILABLE, format!("kubelet refuses the driver: {cause}\n"))
+        }
+        (READY, Phase::Ready, None) => (StatusCode::OK, "ready\n".to_owned()),
+        (READY, Phase::Starting, _) => (UNAVAILABLE, "starting\n".to_owned()),
+        (READY, Phase::Draining, _) => (UNAVAILABLE, "stopping\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, "there are /healthz and /readyz\n".to_owned()),
+    };
+    scrape::plain(status, text)
 }
 
-fn unavailable(text: &str) -> Response<String> {
-    scrape::plain(StatusCode::SERVICE_UNAVAILABLE, text.to_owned())
+/// The page of metrics, made once for all who ask at the same time.
+struct Page {
+    registries: Registries,
+    made: Mutex<Option<(Instant, Bytes)>>,
+}
+
+impl Page {
+    fn answer(&self, method: &Method, path: &str) -> Response<Text> {
+        if path != scrape::METRICS || ![Method::GET, Method::HEAD].contains(method) {
+            return scrape::metrics(method, path, &[]);
+        }
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, text)) = &*made
+            && at.elapsed() < FRESH
+        {
+            return scrape::page(text.clone());
+        }
+        match scrape::text(&scrape::merged((self.registries)())) {
+            Ok(text) => {
+                let text = Bytes::from(text);
+                *made = Some((Instant::now(), text.clone()));
+                scrape::page(text)
+            }
+            Err(error) => scrape::plain(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -51,14 +108,33 @@ mod tests {
     #[test]
     fn readiness_follows_the_gate_and_life_does_not() {
         let gate = Gate::default();
-        let registries: Registries = Arc::new(|| vec![Registry::new()]);
-        let status = |path| answer(&Method::GET, path, &gate, &registries).status();
+        let status = |path| probe(path, &gate, None).status();
         assert_eq!(
-            (status("/healthz"), status("/readyz")),
+            (status(ALIVE), status(READY)),
             (StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE)
         );
         gate.open();
-        assert_eq!((status("/readyz"), status("/metrics")), (StatusCode::OK, StatusCode::OK));
-        assert_eq!(status("/other"), StatusCode::NOT_FOUND);
+        assert_eq!((status(ALIVE), status(READY)), (StatusCode::OK, StatusCode::OK));
+        assert_eq!(status("/metrics"), StatusCode::NOT_FOUND);
+        let refused = |path| probe(path, &gate, Some("why".to_owned())).status();
+        assert_eq!(
+            (refused(ALIVE), refused(READY)),
+            (StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE)
+        );
+    }
+
+    #[test]
+    fn metrics_have_no_probes_and_are_made_once_for_all_who_ask() {
+        let asked = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&asked);
+        let registries: Registries = Arc::new(move || {
+            *count.lock().unwrap() += 1;
+            vec![Registry::new()]
+        });
+        let page = Page { registries, made: Mutex::default() };
+        let status = |path| page.answer(&Method::GET, path).status();
+        assert_eq!((status("/metrics"), status("/metrics")), (StatusCode::OK, StatusCode::OK));
+        assert_eq!(*asked.lock().unwrap(), 1);
+        assert_eq!((status(ALIVE), status(READY)), (StatusCode::NOT_FOUND, StatusCode::NOT_FOUND));
     }
 }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::Value;
 
 use super::kube::Kube;
+use super::records::NAMESPACE;
 use crate::error::{Error, Result};
 
 const CLAIM: &str = "csi.storage.k8s.io/pvc/name";
-const NAMESPACE: &str = "csi.storage.k8s.io/pvc/namespace";
 /// Where the scheduler notes the node that a claim is for.
 const SELECTED: &str = "volume.kubernetes.io/selected-node";
 
@@ -84,7 +84,10 @@ impl Sources<'_> {
 
     fn kube(&self) -> Result<&Kube> {
         self.kube.ok_or_else(|| {
-            Error::bad_input("labels, annotations and nodes need access to the Kubernetes API")
+            Error::bad_input(
+                "labels, annotations and nodes need access to the Kubernetes API, which the driver \
+                 has with controller.readsClaims of its chart",
+            )
         })
     }
 

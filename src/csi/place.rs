@@ -1,8 +1,10 @@
 //! Where volumes lie in a file system, and what a volume may be called.
 
 use crate::error::{Error, Result};
-use crate::options::mount::MountArgs;
+use crate::meta::Name;
+use crate::policy::{Author, Policy};
 
+use super::options;
 use super::records::{HOME, MAX_ID};
 
 /// Where snapshots lie: `/.snapshots/<volume>/<snapshot>`.
@@ -15,10 +17,9 @@ pub fn check_id(kind: &str, id: &str) -> Result<()> {
     let fail = |what: &str| Err(Error::bad_input(format!("{kind} {id:?}: {what}")));
     match id {
         "" => fail("it has no name"),
-        "." | ".." => fail("not a name"),
-        _ if id.contains(['/', '\0']) => fail("its name is to be that of one directory"),
         _ if id.len() > MAX_ID => fail(&format!("its name is longer than {MAX_ID} bytes")),
         _ if RESERVED.contains(&id) => fail("the name is taken"),
+        _ if Name::new(id).is_err() => fail("it cannot be the name of a directory"),
         _ => Ok(()),
     }
 }
@@ -33,7 +34,9 @@ pub fn clean(path: &str) -> Result<String> {
         None => fail("names no directory"),
         Some(first) if RESERVED.contains(first) => fail("is not for volumes"),
         _ if parts.contains(&"..") => fail("leads upwards"),
-        _ if parts.iter().any(|part| part.len() > 255) => fail("has a name that is too long"),
+        _ if parts.iter().any(|part| Name::new(part).is_err()) => {
+            fail("has a part that cannot be the name of a directory")
+        }
         _ => Ok(parts.join("/")),
     }
 }
@@ -45,10 +48,9 @@ pub fn path_of(subdir: Option<&str>, sub_path: &str) -> Result<String> {
 }
 
 /// What lists of mount options name as `subdir`; the options are checked on the way.
-pub fn subdir_of<'a>(lists: impl IntoIterator<Item = &'a str>) -> Result<Option<String>> {
-    let args = MountArgs::from_lists(lists)
-        .map_err(|error| Error::bad_input(format!("mount options: {error:#}")))?;
-    Ok(args.meta.subdir.filter(|dir| !dir.is_empty()))
+pub fn subdir_of(lists: &[&str], policy: &Policy) -> Result<Option<String>> {
+    let said = options::read(policy, Author::Administrator, lists)?;
+    Ok(said.args.meta.subdir.filter(|dir| !dir.is_empty()))
 }
 
 /// Whether it is the name that Kubernetes gives to the volume of a claim: `pvc-` and a UUID.
@@ -105,8 +107,21 @@ mod tests {
 
     #[test]
     fn mount_options_say_which_directory_and_are_checked() {
-        assert_eq!(subdir_of(["writeback,subdir=/x", "subdir=y"]).unwrap().as_deref(), Some("y"));
-        assert_eq!(subdir_of(["ro"]).unwrap(), None);
-        assert!(subdir_of(["cache-size=much"]).is_err());
+        let policy = Policy::new(crate::policy::Flags::default()).unwrap();
+        let subdir_of = |lists: &[&str]| super::subdir_of(lists, &policy);
+        assert_eq!(subdir_of(&["writeback,subdir=/x", "subdir=y"]).unwrap().as_deref(), Some("y"));
+        assert_eq!(subdir_of(&["ro"]).unwrap(), None);
+        assert!(subdir_of(&["cache-size=much"]).is_err());
+        assert!(subdir_of(&["suid"]).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_clean_path_is_clean(path in "[./a-z\\PC]{0,40}") {
+            if let Ok(found) = clean(&path) {
+                proptest::prop_assert_eq!(&clean(&found).unwrap(), &found);
+                proptest::prop_assert!(found.split('/').all(|part| !["", ".", ".."].contains(&part)));
+            }
+        }
     }
 }

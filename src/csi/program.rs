@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use nix::sys::resource::{Resource, setrlimit};
 use prometheus::Registry;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
@@ -23,13 +24,15 @@ use super::proto::csi::controller_server::ControllerServer;
 use super::proto::csi::identity_server::IdentityServer;
 use super::proto::csi::node_server::NodeServer;
 use super::proto::registration::registration_server::RegistrationServer;
-use super::registration::Registrar;
+use super::registration::{Refusal, Registrar};
 use super::stop::Signals;
 use crate::error::{Error, Result};
 use crate::log::Log;
-use crate::mounts::{Mounts, NodeOptions};
+use crate::mounts::{Mounts, NodeCache, NodeOptions};
 use crate::options::durations::parse_duration;
 use crate::options::sizes::parse_mebibytes;
+use crate::policy::{Flags, Policy};
+use crate::vfs::internal::Shown;
 
 /// Which services are there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -64,6 +67,13 @@ enum Style {
     Json,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum VirtualFiles {
+    Own,
+    None,
+    All,
+}
+
 /// A CSI driver for JuiceFS volumes: every volume is a FUSE session in this process.
 #[derive(Debug, Parser)]
 #[command(name = "jfs-csi", version, max_term_width = 100)]
@@ -83,22 +93,49 @@ pub struct Settings {
     /// Where it is noted what is published on this node
     #[arg(long, env = "JFS_CSI_STATE_DIR", default_value = "/var/lib/jfs-csi")]
     pub state_dir: PathBuf,
+    /// Directory of kubelet: volumes are published only below it
+    #[arg(
+        long,
+        env = "JFS_CSI_KUBELET_DIR",
+        value_name = "DIR",
+        default_value = "/var/lib/kubelet"
+    )]
+    pub kubelet_dir: PathBuf,
     /// Path of the driver's socket as kubelet sees it; with it, the driver registers itself
     #[arg(long, env = "KUBELET_REGISTRATION_PATH", value_name = "PATH")]
     pub kubelet_registration_path: Option<PathBuf>,
     /// Where kubelet looks for plugins
     #[arg(long, env = "PLUGIN_REGISTRY_DIR", default_value = "/registration")]
     pub plugin_registry_dir: PathBuf,
-    /// Address of /healthz, /readyz and /metrics
+    /// Address of /metrics, which names all volumes of the node
     #[arg(long, env = "JFS_CSI_HTTP", value_name = "ADDRESS", default_value = "0.0.0.0:9567")]
     pub http: SocketAddr,
+    /// Address of /healthz and /readyz, for kubelet
+    #[arg(long, env = "JFS_CSI_HEALTH", value_name = "ADDRESS", default_value = "0.0.0.0:9568")]
+    pub health: SocketAddr,
     /// Memory for data of all volumes, in MiB unless it says otherwise; by default a part of the
     /// limit of the container
     #[arg(long, env = "JFS_CSI_MEMORY_BUDGET", value_parser = parse_mebibytes)]
     pub memory_budget: Option<u64>,
-    /// Directories of the block cache, where volumes do not say otherwise
+    /// Volumes at the same time; by default as many as fit into the memory of the container
+    #[arg(long, env = "JFS_CSI_MAX_VOLUMES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_volumes: Option<u64>,
+    /// Which virtual files (.control, .stats, .config, .accesslog) volumes have: those that show nothing
+    /// but the volume itself, none, or those of JuiceFS, which name the bucket and what others use
+    #[arg(long, env = "JFS_CSI_VIRTUAL_FILES", value_enum, default_value = "own")]
+    pub virtual_files: VirtualFiles,
+    /// Directories of the block cache
     #[arg(long, env = "JFS_CSI_CACHE_DIR", default_value = "/var/jfsCache")]
     pub cache_dir: String,
+    /// Take over cache directories that name no owner, such as those of mount pods, with all that lies in
+    /// them. Whoever publishes a volume with their UUID first gets them: only for nodes with one tenant
+    #[arg(long, env = "JFS_CSI_TAKE_OVER_CACHE")]
+    pub take_over_cache: bool,
+    /// How the block cache is kept, as a list of mount options: cache-size, cache-items, cache-mode,
+    /// cache-eviction, cache-expire, cache-scan-interval, free-space-ratio, max-stage-write,
+    /// verify-cache-checksum
+    #[arg(long, env = "JFS_CSI_CACHE_OPTIONS", value_name = "LIST", default_value = "")]
+    pub cache_options: String,
     /// How long the end of the program waits for calls and for data to be stored
     #[arg(long, env = "JFS_CSI_DRAIN_TIMEOUT", default_value = "30s", value_parser = parse_duration)]
     pub drain_timeout: Duration,
@@ -114,6 +151,8 @@ pub struct Settings {
     /// How to log
     #[arg(long, env = "JFS_CSI_LOG_FORMAT", value_enum, default_value = "text")]
     log_format: Style,
+    #[command(flatten)]
+    pub allowed: Flags,
 }
 
 /// The program, with its arguments read.
@@ -129,6 +168,7 @@ impl Program {
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
         })?;
         settings.log().start();
+        keep_no_core();
         Ok(Self { settings })
     }
 
@@ -148,7 +188,8 @@ impl Program {
         settings.check()?;
         let mut signals = Signals::listen()?;
         let socket = Socket::listen(&endpoint(&settings.endpoint)?)?;
-        let gate = Gate::default();
+        let (gate, refusal) = (Gate::default(), Refusal::default());
+        let policy = Policy::new(settings.allowed.clone())?;
         let mounts = settings.mounts()?;
         let registry = Registry::new();
         let counted = mounts.clone();
@@ -157,7 +198,8 @@ impl Program {
             all.extend(counted.iter().flat_map(|mounts| mounts.registries()));
             all
         });
-        let _pages = pages::serve(settings.http, gate.clone(), registries).await?;
+        let _probes = pages::serve_probes(settings.health, gate.clone(), refusal.clone()).await?;
+        let _metrics = pages::serve_metrics(settings.http, registries).await?;
         let introduction = Introduction {
             driver: settings.driver_name.clone(),
             mode: settings.mode,
@@ -165,12 +207,13 @@ impl Program {
         };
         let mut routes = Routes::new(IdentityServer::new(introduction));
         if let Some(mounts) = &mounts {
-            let node = NodeService::new(settings.nodeid.clone(), Arc::clone(mounts), gate.clone());
+            let (name, policy) = (settings.nodeid.clone(), Arc::clone(&policy));
+            let node = NodeService::new(name, Arc::clone(mounts), gate.clone(), policy);
             routes = routes.add_service(NodeServer::new(node));
         }
         let controller = settings.mode.has_controller().then(|| {
             let (secrets, kube) = (settings.secrets_dir.clone(), settings.kube_api.as_deref());
-            Controller::new(gate.clone(), secrets, kube)
+            Controller::new(gate.clone(), secrets, kube, Arc::clone(&policy))
         });
         if let Some(controller) = controller.clone() {
             routes = routes.add_service(ControllerServer::new(controller.clone()));
@@ -180,7 +223,7 @@ impl Program {
         let stop = CancellationToken::new();
         let serving = serve(socket, routes, gate.clone(), stop.clone());
         let registering = settings
-            .registrar()
+            .registrar(refusal)
             .map(|(registrar, path)| Ok::<_, Error>((Socket::listen(&path)?, registrar)));
         let registering = match registering.transpose()? {
             Some((socket, registrar)) => {
@@ -222,6 +265,13 @@ impl Program {
     }
 }
 
+/// A process that dies leaves no image of its memory behind: it holds the keys of all tenants.
+fn keep_no_core() {
+    if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
+        warn!(%error, "core dumps cannot be switched off");
+    }
+}
+
 /// For connections to be closed, once nothing is under way.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -254,8 +304,16 @@ impl Settings {
         }
         let options = NodeOptions {
             state_dir: self.state_dir.clone(),
+            kubelet_dir: self.kubelet_dir.clone(),
             budget: self.memory_budget,
-            cache_dir: self.cache_dir.clone(),
+            max_volumes: self.max_volumes,
+            shown: match self.virtual_files {
+                VirtualFiles::Own => Shown::Own,
+                VirtualFiles::None => Shown::Nothing,
+                VirtualFiles::All => Shown::All,
+            },
+            cache: NodeCache::read(&self.cache_dir, &self.cache_options)?,
+            takes_unowned_caches: self.take_over_cache,
         };
         Mounts::open(options).map(Some)
     }
@@ -272,11 +330,12 @@ impl Settings {
         Log { filter: filter.to_owned(), id: None, color: true, json }
     }
 
-    fn registrar(&self) -> Option<(Registrar, PathBuf)> {
+    fn registrar(&self, refusal: Refusal) -> Option<(Registrar, PathBuf)> {
         let path = self.kubelet_registration_path.as_ref().filter(|_| self.mode.has_node())?;
         let registrar = Registrar {
             driver: self.driver_name.clone(),
             endpoint: path.to_string_lossy().into_owned(),
+            refusal,
         };
         let socket = registrar.socket(&self.plugin_registry_dir);
         Some((registrar, socket))

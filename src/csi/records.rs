@@ -25,6 +25,8 @@ pub const MAKING: &str = "making";
 pub const MAX_ID: usize = 200;
 /// Longest text of a record: that of a symbolic link.
 const MAX_TEXT: usize = 4095;
+/// What the provisioner calls the namespace of a claim.
+pub const NAMESPACE: &str = "csi.storage.k8s.io/pvc/namespace";
 /// Records read at once.
 const AT_ONCE: usize = 32;
 
@@ -70,6 +72,13 @@ pub struct SnapshotRecord {
     pub created: (i64, u32),
     /// Bytes that a volume needs to hold it.
     pub size: u64,
+}
+
+impl VolumeRecord {
+    /// The namespace of the claim that the volume was made for, if the provisioner has said it.
+    pub fn namespace(&self) -> Option<&str> {
+        self.context.get(NAMESPACE).map(String::as_str)
+    }
 }
 
 /// A kind of record.

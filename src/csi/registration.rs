@@ -1,6 +1,7 @@
 //! Getting known to kubelet without a helper beside the driver.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tonic::{Request, Response, Status};
 use tracing::{error, info};
@@ -10,12 +11,31 @@ use super::proto::registration::{
     InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
 };
 
+/// Characters of kubelet's words that are kept.
+const LONGEST: usize = 1000;
+
+/// Why kubelet refuses the driver, if it does. Shared with whoever says whether the driver is ready.
+#[derive(Clone, Default)]
+pub struct Refusal(Arc<Mutex<Option<String>>>);
+
+impl Refusal {
+    /// Kubelet's words, of its last answer.
+    pub fn cause(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, cause: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cause;
+    }
+}
+
 /// What kubelet is told when it finds the socket.
 #[derive(Clone)]
 pub struct Registrar {
     pub driver: String,
     /// The driver's socket as kubelet sees it.
     pub endpoint: String,
+    pub refusal: Refusal,
 }
 
 impl Registrar {
@@ -28,6 +48,7 @@ impl Registrar {
 #[tonic::async_trait]
 impl Registration for Registrar {
     async fn get_info(&self, _: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
+        info!(driver = self.driver, endpoint = self.endpoint, "kubelet asks for the driver");
         Ok(Response::new(PluginInfo {
             r#type: "CSIPlugin".to_owned(),
             name: self.driver.clone(),
@@ -43,8 +64,11 @@ impl Registration for Registrar {
         let status = request.into_inner();
         if status.plugin_registered {
             info!(driver = self.driver, "kubelet has registered the driver");
+            self.refusal.set(None);
         } else {
-            error!(driver = self.driver, cause = status.error, "kubelet refuses the driver");
+            let cause: String = status.error.chars().take(LONGEST).collect();
+            error!(driver = self.driver, cause, "kubelet refuses the driver");
+            self.refusal.set(Some(cause));
         }
         Ok(Response::new(RegistrationStatusResponse {}))
     }

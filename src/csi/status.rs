@@ -22,9 +22,16 @@ pub fn code(error: &Error) -> Code {
         | Error::IsDirectory
         | Error::NotTty
         | Error::BadHandle => Code::InvalidArgument,
-        Error::NotPermitted | Error::AccessDenied => Code::PermissionDenied,
+        Error::NotPermitted | Error::AccessDenied | Error::Forbidden(_) | Error::Denied { .. } => {
+            Code::PermissionDenied
+        }
         Error::OutOfRange | Error::TooLarge => Code::OutOfRange,
-        Error::NoSpace | Error::QuotaExceeded | Error::TooManyLinks => Code::ResourceExhausted,
+        Error::NoSpace
+        | Error::QuotaExceeded
+        | Error::TooManyLinks
+        | Error::TooManyOpen
+        | Error::NoMemory(_)
+        | Error::Exhausted(_) => Code::ResourceExhausted,
         Error::Refused(_) | Error::ReadOnly | Error::NotEmpty => Code::FailedPrecondition,
         Error::NotSupported => Code::Unimplemented,
         Error::WouldBlock | Error::Contended(_) => Code::Aborted,
@@ -34,7 +41,8 @@ pub fn code(error: &Error) -> Code {
         | Error::Storage { .. }
         | Error::MissingBlock { .. }
         | Error::BrokenPipe
-        | Error::Unknown { .. } => Code::Internal,
+        | Error::Unknown { .. }
+        | Error::Internal { .. } => Code::Internal,
     }
 }
 

@@ -1,17 +1,17 @@
 //! Receive buffers: one to receive into, and spare ones for requests that go on as tasks.
 //!
-//! A write that is carried out at once is read where it was received. One that must wait keeps its
-//! buffer, and receiving goes on with another: the data is never copied.
+//! A write that is carried out at once is read where it was received. A large one that must wait keeps
+//! its buffer, and receiving goes on with another: the data is not copied. A small one is, since a
+//! buffer is as large as the largest request.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
 use super::abi::{IN_HEADER, WRITE_IN};
+use super::load::RequestMemory;
 
 const PAGE: usize = 4096;
-/// Spare buffers that are kept; more are freed.
-const SPARE: usize = 16;
 
 /// A buffer in which the data of a write begins on a page.
 pub struct Buffer {
@@ -39,28 +39,73 @@ impl Buffer {
     }
 }
 
-/// Where buffers come from and go back to.
+/// Buffers that nobody uses, of all sessions.
+pub struct Spare {
+    /// Bytes that are kept; more are freed.
+    kept: usize,
+    buffers: Mutex<Vec<Buffer>>,
+}
+
+impl Spare {
+    pub fn new(kept: usize) -> Self {
+        Self { kept, buffers: Mutex::default() }
+    }
+
+    fn take(&self, size: usize) -> Option<Buffer> {
+        let mut buffers = self.lock();
+        let found = buffers.iter().rposition(|buffer| buffer.bytes.len() == size + PAGE)?;
+        Some(buffers.swap_remove(found))
+    }
+
+    fn put_back(&self, buffer: Buffer) {
+        let mut buffers = self.lock();
+        let held: usize = buffers.iter().map(|buffer| buffer.bytes.len()).sum();
+        if held + buffer.bytes.len() <= self.kept {
+            buffers.push(buffer);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where buffers of a session come from and go back to.
 pub struct Pool {
     size: usize,
-    spare: Mutex<Vec<Buffer>>,
+    memory: Arc<RequestMemory>,
 }
 
 impl Pool {
     /// Buffers for requests of up to `size` bytes.
-    pub fn new(size: usize) -> Arc<Self> {
-        Arc::new(Self { size, spare: Mutex::default() })
+    pub fn new(size: usize, memory: &Arc<RequestMemory>) -> Arc<Self> {
+        Arc::new(Self { size, memory: Arc::clone(memory) })
     }
 
     pub fn take(&self) -> Buffer {
-        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        spare.unwrap_or_else(|| Buffer::new(self.size))
+        self.memory.spare.take(self.size).unwrap_or_else(|| Buffer::new(self.size))
     }
 
     pub fn put_back(&self, buffer: Buffer) {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < SPARE {
-            spare.push(buffer);
+        if buffer.bytes.len() == self.size + PAGE {
+            self.memory.spare.put_back(buffer);
         }
+    }
+
+    /// A buffer with this message for somebody else, and one to go on with: a large message stays where
+    /// it is, a small one is copied.
+    pub fn hand_over(&self, buffer: Buffer, length: usize) -> (Buffer, Buffer) {
+        if self.is_large(length) {
+            return (buffer, self.take());
+        }
+        let mut copy = Buffer::new(length);
+        copy.space()[..length].copy_from_slice(buffer.message(length));
+        (copy, buffer)
+    }
+
+    /// Whether a buffer is put to good use by so many bytes.
+    fn is_large(&self, length: usize) -> bool {
+        length >= self.size / 2
     }
 }
 
@@ -77,8 +122,11 @@ impl Payload<'_> {
         &self.buffer.space_after_arguments()[..self.length]
     }
 
-    /// The data to keep, without copying it.
+    /// The data to keep.
     pub fn keep(self) -> Bytes {
+        if !self.pool.is_large(self.length) {
+            return Bytes::copy_from_slice(self.as_slice());
+        }
         let taken = std::mem::replace(self.buffer, self.pool.take());
         let kept = Kept { buffer: Some(taken), pool: Arc::clone(self.pool), length: self.length };
         Bytes::from_owner(kept)
@@ -117,6 +165,13 @@ impl Drop for Kept {
 mod tests {
     use super::*;
 
+    const SIZE: usize = 8192;
+    const LARGE: usize = SIZE - IN_HEADER - WRITE_IN;
+
+    fn pool() -> Arc<Pool> {
+        Pool::new(SIZE, &RequestMemory::new(1 << 20, 1 << 20))
+    }
+
     fn received(pool: &Arc<Pool>, data: &[u8]) -> Buffer {
         let mut buffer = pool.take();
         buffer.space()[IN_HEADER + WRITE_IN..][..data.len()].copy_from_slice(data);
@@ -125,33 +180,66 @@ mod tests {
 
     #[test]
     fn the_data_of_a_write_begins_on_a_page() {
-        let pool = Pool::new(8192);
+        let pool = pool();
         let mut buffer = pool.take();
         let payload = Payload { buffer: &mut buffer, pool: &pool, length: 1 };
         assert_eq!(payload.as_slice().as_ptr().addr() % PAGE, 0);
     }
 
     #[test]
-    fn data_that_is_kept_stays_where_it_was_received() {
-        let pool = Pool::new(8192);
-        let mut buffer = received(&pool, b"data");
-        let payload = Payload { buffer: &mut buffer, pool: &pool, length: 4 };
+    fn much_data_that_is_kept_stays_where_it_was_received() {
+        let pool = pool();
+        let mut buffer = received(&pool, &[7; LARGE]);
+        let payload = Payload { buffer: &mut buffer, pool: &pool, length: LARGE };
         let place = payload.as_slice().as_ptr();
         let kept = payload.keep();
         buffer.space().fill(0xFF);
         assert_eq!(kept.as_ptr(), place);
+        assert_eq!(kept, vec![7; LARGE]);
+    }
+
+    #[test]
+    fn little_data_that_is_kept_holds_no_buffer() {
+        let pool = pool();
+        let mut buffer = received(&pool, b"data");
+        let place = buffer.space().as_ptr();
+        let kept = Payload { buffer: &mut buffer, pool: &pool, length: 4 }.keep();
+        buffer.space().fill(0xFF);
         assert_eq!(kept, "data");
+        assert_eq!(buffer.space().as_ptr(), place);
     }
 
     #[test]
     fn a_kept_buffer_comes_back_when_the_last_part_of_it_is_dropped() {
-        let pool = Pool::new(8192);
-        let mut buffer = received(&pool, b"data");
-        let kept = Payload { buffer: &mut buffer, pool: &pool, length: 4 }.keep();
+        let pool = pool();
+        let mut buffer = received(&pool, &[7; LARGE]);
+        let kept = Payload { buffer: &mut buffer, pool: &pool, length: LARGE }.keep();
         let part = kept.slice(1..3);
         drop(kept);
-        assert!(pool.spare.lock().unwrap().is_empty());
+        assert!(pool.memory.spare.lock().is_empty());
         drop(part);
-        assert_eq!(pool.spare.lock().unwrap().len(), 1);
+        assert_eq!(pool.memory.spare.lock().len(), 1);
+    }
+
+    #[test]
+    fn sessions_share_what_is_spare_and_no_more_is_kept_than_allowed() {
+        let memory = RequestMemory::new(5 * (SIZE + PAGE), 1);
+        let (one, other) = (Pool::new(SIZE, &memory), Pool::new(SIZE, &memory));
+        let buffers: Vec<_> = (0..5).map(|_| one.take()).collect();
+        for buffer in buffers {
+            one.put_back(buffer);
+        }
+        assert_eq!(memory.spare.lock().len(), 2);
+        other.take();
+        assert_eq!(memory.spare.lock().len(), 1);
+        assert!(Pool::new(2 * SIZE, &memory).memory.spare.take(2 * SIZE).is_none());
+    }
+
+    #[test]
+    fn a_message_is_handed_over_whole() {
+        let pool = pool();
+        let (theirs, _) = pool.hand_over(received(&pool, b"data"), IN_HEADER + WRITE_IN + 4);
+        assert!(theirs.message(IN_HEADER + WRITE_IN + 4).ends_with(b"data"));
+        assert!(theirs.bytes.len() < SIZE);
     }
 }

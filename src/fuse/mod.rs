@@ -37,7 +37,10 @@ pub use decode::{
 };
 pub use file_system::FileSystem;
 pub use fuser::{FopenFlags, InitFlags};
-pub use mount::{Mount, MountOptions, Mounted, Unmount, Way, mounted_at, mounts_below, unmount};
+pub use load::RequestMemory;
+pub use mount::{
+    Mount, MountOptions, Mounted, Unmount, Way, mounted_at, mounts_below, stacked_at, unmount,
+};
 pub use negotiate::{Agreed, PlusMode, Wishes};
 pub use notify::{Notification, Notifier};
 pub use reply::Reply;

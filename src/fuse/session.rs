@@ -24,24 +24,28 @@ use super::file_system::FileSystem;
 use super::head::Head;
 use super::interrupt::Interrupts;
 use super::link::Link;
-use super::load::Load;
+use super::load::{Load, RequestMemory};
 use super::negotiate::{Agreed, Wishes, encode_version};
 use super::notify::Notifier;
 use crate::error::{Error, Result};
 use receive::Receiver;
 
 /// How a session works, whatever was agreed with the kernel.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Setup {
-    /// Bytes that requests in flight may hold, about.
-    pub in_flight: usize,
+    /// For requests in flight, of all sessions that share it.
+    pub memory: Arc<RequestMemory>,
 }
 
 impl Default for Setup {
+    /// As for the only session of a process.
     fn default() -> Self {
-        Self { in_flight: 256 << 20 }
+        Self { memory: RequestMemory::new(ALONE, ALONE) }
     }
 }
+
+/// Bytes that requests of a session may hold if it is the only one.
+const ALONE: usize = 64 << 20;
 
 /// Why a session is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +114,7 @@ impl Session {
         let receiver = Arc::new(Receiver {
             file_system,
             agreed: agreed.flags(),
-            pool: Pool::new(agreed.request_max()),
+            pool: Pool::new(agreed.request_max(), link.load.memory()),
             link: Arc::clone(&link),
             stopping: stopping.clone(),
             ended,
@@ -186,7 +190,7 @@ fn link(device: OwnedFd, setup: &Setup, runtime: Handle) -> Arc<Link> {
     Arc::new(Link {
         device: Device::new(device),
         interrupts: Interrupts::default(),
-        load: Load::new(setup.in_flight),
+        load: Load::of(&setup.memory),
         runtime,
         work: TaskTracker::new(),
     })

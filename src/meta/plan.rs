@@ -1,5 +1,7 @@
 //! Plans: what an operation wants changed, and what follows once it is.
 
+use std::collections::BTreeMap;
+
 use super::engine::Change;
 use super::record::{Attr, DirStat, Entry, FileKind, SliceSize};
 use super::{Ino, Name, Timestamp};
@@ -30,8 +32,10 @@ pub struct Effects {
     pub dead: Vec<SliceSize>,
     /// Nodes whose content or attr changed: what caches know of them is void.
     pub stale: Vec<Ino>,
-    /// Directories that are gone or moved: what is cached about their parent is void.
+    /// Directories that moved: what is cached about their parent is void.
     pub moved: Vec<Ino>,
+    /// Directories that were empty and are gone.
+    pub gone: Vec<Ino>,
 }
 
 impl Plan<()> {
@@ -92,6 +96,33 @@ impl<T> Plan<T> {
         if space != 0 || inodes != 0 {
             self.effects.owners.push((uid, gid, space, inodes));
         }
+    }
+
+    /// Adds up the usage of many nodes: of the volume, and of each directory and owner.
+    pub fn add_up(&mut self) {
+        let (mut space, mut inodes) = (0, 0);
+        self.changes.retain(|change| match change {
+            Change::AddUsage { space: by, inodes: count } => {
+                (space, inodes) = (space + by, inodes + count);
+                false
+            }
+            _ => true,
+        });
+        self.use_space(space, inodes);
+        let mut dirs: BTreeMap<Ino, DirStat> = BTreeMap::new();
+        for (dir, stat) in self.effects.dirs.drain(..) {
+            *dirs.entry(dir).or_default() += stat;
+        }
+        self.effects.dirs.extend(dirs);
+        let mut owners: BTreeMap<(u32, u32), (i64, i64)> = BTreeMap::new();
+        for (uid, gid, space, inodes) in self.effects.owners.drain(..) {
+            let owner = owners.entry((uid, gid)).or_default();
+            *owner = (owner.0 + space, owner.1 + inodes);
+        }
+        let owners = owners.into_iter();
+        self.effects
+            .owners
+            .extend(owners.map(|((uid, gid), (space, inodes))| (uid, gid, space, inodes)));
     }
 
     /// A directory whose entries change: its link count, and its mtime and ctime if `at` is given.

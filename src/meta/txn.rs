@@ -77,6 +77,21 @@ impl<'a> MetaTxn<'a> {
         self.prefetch(keys).await
     }
 
+    /// Takes names that a listing has told for what the store holds, guarded as if they had been read.
+    /// False if they have to be read.
+    pub fn expect_listed(&mut self, dir: Ino, listed: &[(Name, Entry)]) -> bool {
+        let may = self.supposing != Supposing::Never && self.raw.suppose_listed(dir, listed);
+        if may {
+            self.supposing = Supposing::Done;
+        }
+        may
+    }
+
+    /// Reads all keys at once and remembers none: for many that are looked at once.
+    pub async fn read_many(&mut self, keys: &[Key]) -> Result<Vec<Record>> {
+        self.raw.read(keys).await
+    }
+
     pub(super) fn allow_supposing(&mut self) {
         self.supposing = Supposing::Allowed;
     }
@@ -209,6 +224,20 @@ impl<'a> MetaTxn<'a> {
             Record::Attr(attr) => Ok(attr),
             other => Err(mismatch("attr", &other)),
         }
+    }
+
+    /// As [`MetaTxn::peek_attr`], of many at once.
+    pub async fn peek_attrs(&mut self, inos: &[Ino]) -> Result<Vec<Option<Attr>>> {
+        if let [ino] = inos {
+            return Ok(vec![self.peek_attr(*ino).await?]);
+        }
+        let keys: Vec<Key> = inos.iter().map(|ino| Key::Attr(*ino)).collect();
+        let records = self.raw.peek(&keys).await?.into_iter();
+        let attr = |record| match record {
+            Record::Attr(attr) => Ok(attr),
+            other => Err(mismatch("attr", &other)),
+        };
+        records.map(attr).collect()
     }
 
     /// A read that is not guarded: the visible exception.

@@ -13,9 +13,12 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::options::format::FormatArgs;
+use crate::policy::Policy;
 use crate::secret::Secret;
 use crate::volume::storage::Overrides;
 use env::Environment;
@@ -31,15 +34,19 @@ pub struct Access {
     /// Whether what is stored of an existing volume stays as it is.
     keeps: bool,
     env: Environment,
+    credential: String,
+    /// What of this, and of what is stored, may be opened.
+    policy: Arc<Policy>,
 }
 
 impl Access {
-    /// Reads a Secret. A key that is not known, or a value that makes no sense, is refused by its
-    /// name.
+    /// Reads a Secret. A key that is not known, a value that makes no sense, and what the policy does
+    /// not allow is refused by the name of its key.
     pub fn from_secret<'a>(
         secret: impl IntoIterator<Item = (&'a String, &'a String)>,
+        policy: &Arc<Policy>,
     ) -> Result<Self> {
-        Keys::read(secret)?.into_access()
+        Keys::read(secret)?.into_access(policy)
     }
 
     /// The name of the volume.
@@ -53,6 +60,12 @@ impl Access {
         identity::of(self.address.expose(), &self.name)
     }
 
+    /// What tells one right to use a file system from another: equal if users, passwords, keys and the
+    /// way to the stores are. Shows nothing of them, and means nothing to another process.
+    pub fn credential(&self) -> &str {
+        &self.credential
+    }
+
     /// Where the metadata is, without its password.
     pub fn place(&self) -> String {
         crate::meta::engine::masked(self.address.expose())
@@ -60,7 +73,7 @@ impl Access {
 
     /// What the environment of this file system says about its objects.
     pub fn overrides(&self) -> Overrides {
-        self.env.overrides()
+        Overrides { policy: Arc::clone(&self.policy), ..self.env.overrides() }
     }
 
     /// Names of environment variables that the Secret has and nothing here looks at.
@@ -83,10 +96,16 @@ impl fmt::Debug for Access {
 }
 
 impl Keys {
-    fn into_access(self) -> Result<Access> {
-        let env = Environment::read(&self.envs)?;
+    fn into_access(self, policy: &Arc<Policy>) -> Result<Access> {
+        let address = match self.metaurl.expose() {
+            url if url.contains("://") => self.metaurl.clone(),
+            url => Secret::new(format!("redis://{url}")),
+        };
+        policy.check_metadata(address.expose())?;
+        let env = Environment::read(&self.envs, policy)?;
         for (secret, dir) in &self.configs {
-            if !std::path::Path::new(dir).is_dir() {
+            policy.check_file("secret key configs", Path::new(dir))?;
+            if !Path::new(dir).is_dir() {
                 return Err(Error::bad_input(format!(
                     "secret key configs: there is no directory {dir} here; mount Secret {secret} \
                      there into the pods of the driver, as there is no mount pod to do it"
@@ -96,6 +115,14 @@ impl Keys {
         let mut format = FormatArgs::from_pairs(self.format_options())
             .map_err(|error| Error::bad_input(format!("secret key format-options: {error:#}")))?;
         format.encrypt_key = self.encrypt_key;
+        for (option, path) in [
+            ("encrypt-rsa-key", &format.encrypt_rsa_key),
+            ("kerberos-config-file", &format.kerberos_config_file),
+        ] {
+            if let Some(path) = path {
+                policy.check_file(&format!("secret key format-options: {option}"), path)?;
+            }
+        }
         if let Some(path) = format.encrypt_rsa_key.as_ref().filter(|path| !path.is_file()) {
             return Err(Error::bad_input(format!(
                 "secret key format-options: there is no file {} here; give the key itself as \
@@ -104,17 +131,24 @@ impl Keys {
             )));
         }
         env.complete(&mut format.storage);
-        let address = match self.metaurl.expose() {
-            url if url.contains("://") => self.metaurl.clone(),
-            url => Secret::new(format!("redis://{url}")),
-        };
-        Ok(Access { name: self.name, address, format, keeps: self.keeps, env })
+        let storage = &format.storage;
+        let keys = [
+            &storage.storage,
+            &storage.bucket,
+            &storage.access_key,
+            &storage.secret_key,
+            &storage.session_token,
+        ];
+        let keys = keys.into_iter().flat_map(|key| ["key", key.as_deref().unwrap_or_default()]);
+        let envs = self.envs.iter().flat_map(|(name, value)| [name.as_str(), value.expose()]);
+        let fields = [self.metaurl.expose()].into_iter().chain(keys).chain(envs);
+        let credential = identity::of_credentials(fields)?;
+        let bucket = storage.bucket.as_deref().unwrap_or_default();
+        policy.check_storage(storage.storage.as_deref().unwrap_or_default(), bucket)?;
+        format.policy = Arc::clone(policy);
+        let policy = Arc::clone(policy);
+        Ok(Access { name: self.name, address, format, keeps: self.keeps, env, credential, policy })
     }
-}
-
-/// The text of what went wrong above the layers that have a type for it.
-fn plain(error: impl fmt::Display) -> Error {
-    Error::BadInput(error.to_string())
 }
 
 type Pairs = BTreeMap<String, Secret>;

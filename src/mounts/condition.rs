@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
+use tracing::{info, warn};
 
+use super::id::VolumeId;
 use super::pv::Inner;
 use super::session::Session;
 use crate::meta::StatFs;
@@ -26,8 +28,9 @@ pub struct Report {
     pub condition: Condition,
 }
 
-/// Looks at a volume. Takes some seconds at most, whatever its stores do.
-pub async fn report(inner: &Inner) -> Report {
+/// Looks at a volume. Takes some seconds at most, whatever its stores do. A condition that has changed is
+/// told in the log.
+pub async fn report(id: &VolumeId, inner: &Inner) -> Report {
     let Some(session) = &inner.session else {
         let message = "not mounted since the driver was started; it is served again as soon as it is \
                        published again";
@@ -41,6 +44,14 @@ pub async fn report(inner: &Inner) -> Report {
         Some(cause) => Condition::abnormal(format!("metadata unreachable: {cause}")),
         None => data(session, usage),
     };
+    if session.note(condition.abnormal) {
+        let cause = &condition.message;
+        if condition.abnormal {
+            warn!(volume = %id, cause, "the volume is not well");
+        } else {
+            info!(volume = %id, "the volume is well again");
+        }
+    }
     Report { usage, condition }
 }
 

@@ -1,42 +1,102 @@
-//! How much memory this process may take for data, and how many volumes that is enough for.
+//! What this process may hold in memory: how much of it is for data, what lies beside that, and how many
+//! volumes fit.
+//!
+//! Everything that grows with what tenants do has its own bound, taken from the limit of the process. What
+//! is left is the budget for data. The sizes of what does not grow are measured, see docs/kubernetes.md.
 
 use std::fs;
 use std::path::Path;
 
-/// Of the limit of this process, in percent: the rest is for everything that is not data.
-const SHARE: u64 = 50;
-/// A process without a limit shares the machine.
-const UNLIMITED_SHARE: u64 = 25;
+/// A process without a limit shares the machine: it behaves as if it had this part of it, in percent.
+const UNLIMITED_SHARE: u64 = 40;
 /// Data needs so much to move at all.
-const SMALLEST: u64 = 64 << 20;
+const SMALLEST: u64 = 32 << 20;
 /// A limit above this is none.
 const ABSURD: u64 = 1 << 60;
 
-/// What every mount can always hold of dirty data, whatever others do: a block of the usual size.
-pub const MOUNT_FLOOR: usize = 4 << 20;
-/// What every open volume can always hold of data on its way: a read over two blocks of the usual size.
-pub const VOLUME_FLOOR: usize = 8 << 20;
-/// What a mount takes beside its data.
-const MOUNT_IDLE: u64 = 3 << 20;
+/// What every mount can always hold of dirty data, whatever others do.
+pub const MOUNT_FLOOR: usize = 1 << 20;
+/// What every open file system can always hold of data on its way.
+pub const VOLUME_FLOOR: usize = 2 << 20;
+/// What every mount can always have open.
+pub const TABLES_FLOOR: usize = 128 << 10;
+/// The program itself, its threads and connections, and what its allocator has not given back.
+const PROGRAM: u64 = 40 << 20;
+/// What a mount takes that is published and in use: its session, its metrics, the buffer it receives into,
+/// and a file system of its own.
+const MOUNT: u64 = 7 << 18;
+/// What is known of a block in the cache.
+const BLOCK: u64 = 64;
 /// No node has more pods than this with volumes of one driver, and the kernel knows as many mounts.
 const MOST: u64 = 1000;
 
-/// Bytes for data of all volumes, from the limit of this process.
-pub fn budget() -> u64 {
-    let bytes = match limit() {
-        Some(limit) => limit / 100 * SHARE,
-        None => machine().unwrap_or(SMALLEST) / 100 * UNLIMITED_SHARE,
-    };
-    bytes.max(SMALLEST)
+/// How the memory of this process is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// For data: blocks being written, read, read ahead and kept.
+    pub budget: u64,
+    /// For data beyond the budget that a mount or file system needs to move on when others hold all of it.
+    pub excess: u64,
+    /// For requests of the kernel in flight, of all mounts; twice as much at worst, and half of it kept.
+    pub requests: u64,
+    /// For open files and directories, and for what is asked of virtual files.
+    pub tables: u64,
+    /// For memory of blocks that is kept to be used again.
+    pub pool: u64,
+    /// For the names of blocks that are cached on disk.
+    pub index: u64,
+    /// Volumes that fit.
+    pub volumes: u64,
 }
 
-/// Volumes that a node takes: half of the budget is enough for the floors of all.
-pub fn most_volumes(budget: u64) -> u64 {
-    (budget / 2 / (MOUNT_FLOOR as u64 + MOUNT_IDLE)).clamp(1, MOST)
+impl Sizes {
+    /// From the limit of this process. Both can be said.
+    pub fn new(budget: Option<u64>, volumes: Option<u64>) -> Self {
+        let limit = limit().or_else(|| Some(machine()? / 100 * UNLIMITED_SHARE));
+        Self::of(limit.unwrap_or(SMALLEST), budget, volumes)
+    }
+
+    fn of(limit: u64, budget: Option<u64>, volumes: Option<u64>) -> Self {
+        // A budget that is said is half of what the process is like, whatever it may have.
+        let size = budget.map_or(limit, |budget| limit.min(2 * budget));
+        let mut sizes = Self {
+            budget: 0,
+            excess: 0,
+            requests: (size / 32).clamp(4 << 20, 256 << 20),
+            tables: (size / 16).clamp(8 << 20, 1 << 30),
+            pool: (size / 32).clamp(4 << 20, 32 << 20),
+            index: (size / 64).max(4 << 20),
+            volumes: volumes.unwrap_or(size / 4 / MOUNT).clamp(1, MOST),
+        };
+        let left = limit.saturating_sub(sizes.beside()).max(SMALLEST);
+        sizes.budget = budget.unwrap_or(left / 8 * 7).max(SMALLEST);
+        sizes.excess = (sizes.budget / 8).max(8 << 20);
+        sizes
+    }
+
+    /// Blocks on disk that there is memory to know of.
+    pub fn blocks(&self) -> u64 {
+        self.index / BLOCK
+    }
+
+    /// What lies beside data at most.
+    pub fn beside(&self) -> u64 {
+        PROGRAM
+            + self.requests / 2 * 5
+            + self.tables
+            + self.pool
+            + self.index
+            + self.volumes * MOUNT
+    }
+
+    /// What is needed for all of it.
+    pub fn total(&self) -> u64 {
+        self.budget + self.excess + self.beside()
+    }
 }
 
 /// What the control group of this process allows, of either version.
-fn limit() -> Option<u64> {
+pub fn limit() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut files = vec![
         "/sys/fs/cgroup/memory.max".to_owned(),
@@ -100,10 +160,31 @@ mod tests {
     }
 
     #[test]
-    fn more_memory_takes_more_volumes() {
-        assert!(budget() >= SMALLEST);
-        assert_eq!(most_volumes(512 << 20), 36);
-        assert_eq!(most_volumes(0), 1);
-        assert_eq!(most_volumes(1 << 50), MOST);
+    fn all_parts_together_are_within_the_limit() {
+        for limit in [256_u64 << 20, 512 << 20, 1 << 30, 4 << 30, 64 << 30] {
+            let sizes = Sizes::of(limit, None, None);
+            assert!(sizes.total() <= limit + (4 << 20), "{limit}: {sizes:?}");
+            assert!(sizes.budget >= limit / 5, "{limit}: {sizes:?}");
+        }
+    }
+
+    #[test]
+    fn more_memory_takes_more_volumes_and_what_is_said_counts() {
+        let volumes = |limit: u64| Sizes::of(limit, None, None).volumes;
+        assert_eq!((volumes(256 << 20), volumes(1 << 30), volumes(1 << 40)), (36, 146, MOST));
+        let said = Sizes::of(1 << 30, Some(128 << 20), Some(7));
+        assert_eq!((said.budget, said.volumes), (128 << 20, 7));
+        // Every mount has its floors.
+        for limit in [256_u64 << 20, 1 << 30] {
+            let sizes = Sizes::of(limit, None, None);
+            assert!(sizes.volumes * MOUNT_FLOOR as u64 <= sizes.budget / 2, "{sizes:?}");
+            assert!(sizes.volumes * TABLES_FLOOR as u64 <= sizes.tables / 2, "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn a_limit_that_is_too_small_still_lets_data_move() {
+        let sizes = Sizes::of(0, None, None);
+        assert_eq!((sizes.budget, sizes.volumes), (SMALLEST, 1));
     }
 }

@@ -5,7 +5,9 @@
 
 pub mod access;
 mod bind;
+mod cache;
 mod condition;
+mod cover;
 mod id;
 mod memory;
 mod pv;
@@ -27,17 +29,22 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 pub use access::Access;
+pub use cache::NodeCache;
 pub use condition::{Condition, Report};
 pub use id::VolumeId;
 pub use wanted::{Limits, Wanted};
 
 use crate::chunk::Budget;
-use crate::error::{Error, Result};
-use crate::fuse::{Unmount, mounts_below, unmount};
+use crate::error::{Error, Result, joined};
+use crate::fuse::{RequestMemory, Unmount, mounts_below, unmount};
 use crate::meta::client::{Progress, Removal};
 use crate::meta::{Caller, Meta, Name};
+use crate::page;
+use crate::vfs::internal::Shown;
+use bind::TargetRoot;
+use memory::Sizes;
 use pv::{Inner, Pv};
-use session::Session;
+use session::{Means, Session};
 use state::{State, Target};
 use volumes::{Lease, Volumes};
 
@@ -48,17 +55,28 @@ const PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
     pub state_dir: PathBuf,
+    /// The kubelet's directory, which all targets lie below.
+    pub kubelet_dir: PathBuf,
     /// Bytes for data of all volumes; from the limit of this process if it is not given.
     pub budget: Option<u64>,
-    /// Where blocks are cached, for volumes that do not say.
-    pub cache_dir: String,
+    /// Volumes at the same time; as many as fit into memory if it is not given.
+    pub max_volumes: Option<u64>,
+    /// Which virtual files volumes have.
+    pub shown: Shown,
+    /// Where and how blocks are cached.
+    pub cache: NodeCache,
+    /// Whether directories of the cache that name no owner are taken over by the first volume with their
+    /// UUID.
+    pub takes_unowned_caches: bool,
 }
 
 pub struct Mounts {
     options: NodeOptions,
-    budget: Arc<Budget>,
+    sizes: Sizes,
+    means: Means,
     volumes: Arc<Volumes>,
     state: Arc<State>,
+    targets: TargetRoot,
     table: Mutex<HashMap<VolumeId, Arc<Pv>>>,
     /// What goes on after it was answered for.
     tasks: TaskTracker,
@@ -77,18 +95,35 @@ impl Mounts {
             }
         }
         let mut table = HashMap::new();
-        for record in state.all()? {
-            let id = VolumeId::new(&record.volume)?;
+        for (id, record) in state.all()? {
             info!(volume = %id, targets = record.targets.len(), "was published by an earlier run");
             table.insert(id.clone(), Arc::new(Pv::inherited(id, record)));
         }
-        let bytes = options.budget.unwrap_or_else(memory::budget);
-        let budget = Budget::new(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let sizes = Sizes::new(options.budget, options.max_volumes);
+        info!(?sizes, "memory");
+        if let Some(limit) = memory::limit().filter(|limit| sizes.total() > *limit) {
+            let (needed, limit) = (sizes.total() >> 20, limit >> 20);
+            warn!("the memory limit of {limit} MiB is too small: {needed} MiB may be needed");
+        }
+        page::keep(bytes(sizes.pool));
+        let budget = Budget::with_excess(bytes(sizes.budget), bytes(sizes.excess));
+        let means = Means {
+            requests: RequestMemory::new(bytes(sizes.requests), bytes(sizes.requests / 4)),
+            tables: Budget::new(bytes(sizes.tables)),
+            shown: options.shown,
+        };
         let place = state.points().display().to_string();
         Ok(Arc::new(Self {
-            volumes: Arc::new(Volumes::new(Arc::clone(&budget), place)),
+            volumes: Arc::new(Volumes::new(
+                budget,
+                sizes.blocks(),
+                place,
+                options.takes_unowned_caches,
+            )),
+            targets: TargetRoot::new(&options.kubelet_dir),
             options,
-            budget,
+            sizes,
+            means,
             state: Arc::new(state),
             table: Mutex::new(table),
             tasks: TaskTracker::new(),
@@ -97,16 +132,15 @@ impl Mounts {
 
     /// Volumes that this node takes.
     pub fn most_volumes(&self) -> u64 {
-        memory::most_volumes(self.budget.capacity() as u64)
+        self.sizes.volumes
     }
 
     /// Shows a volume at a target, and mounts it first if it is not. Again is fine, and takes up what
-    /// may change: keys, limits, a session that was lost.
-    pub async fn publish(&self, mut wanted: Wanted) -> Result<()> {
-        if wanted.args.cache.cache_dir.is_none() {
-            wanted.args.cache.cache_dir = Some(self.options.cache_dir.clone());
-        }
-        let pv = self.pv(&wanted.volume);
+    /// may change: keys, limits, a session that was lost. Answers whether it was not there before.
+    pub async fn publish(&self, mut wanted: Wanted) -> Result<bool> {
+        self.options.cache.govern(&mut wanted.args)?;
+        self.targets.check(&wanted.target)?;
+        let pv = self.pv(&wanted.volume)?;
         let mut inner = pv.turn().await;
         let published = self.publish_in(&pv, &mut inner, &wanted).await;
         if published.is_err() && inner.targets.is_empty() {
@@ -118,12 +152,12 @@ impl Mounts {
     /// Takes a target away; with the last one, the session. Everything that was written is stored then.
     /// Again is fine, and so is a target that nobody knows.
     pub async fn unpublish(&self, volume: &VolumeId, target: &Path) -> Result<()> {
-        let path = target.to_owned();
-        let gone = tokio::task::spawn_blocking(move || bind::unbind(&path));
+        let (root, path) = (self.targets.clone(), target.to_owned());
+        let gone = tokio::task::spawn_blocking(move || root.unbind(&path));
         let Some(pv) = self.find(volume) else {
-            return gone.await.unwrap_or(Err(Error::Interrupted));
+            return joined("unmounting a target", gone).await;
         };
-        gone.await.unwrap_or(Err(Error::Interrupted))?;
+        joined("unmounting a target", gone).await?;
         let mut inner = pv.turn().await;
         inner.forget(target);
         if inner.targets.is_empty() {
@@ -143,7 +177,7 @@ impl Mounts {
             let condition = Condition { abnormal: true, message };
             return Ok(Report { usage: None, condition });
         };
-        Ok(condition::report(&inner).await)
+        Ok(condition::report(volume, &inner).await)
     }
 
     /// Whether a volume is published at a target here. One that is busy may be.
@@ -205,7 +239,7 @@ impl Mounts {
         ends.into_iter().filter(|clean| !clean).count()
     }
 
-    async fn publish_in(&self, pv: &Pv, inner: &mut Inner, wanted: &Wanted) -> Result<()> {
+    async fn publish_in(&self, pv: &Pv, inner: &mut Inner, wanted: &Wanted) -> Result<bool> {
         let target = Target { path: wanted.target.clone(), read_only: wanted.read_only };
         check(inner, wanted, &target)?;
         let lost = inner.session.as_ref().is_some_and(Session::has_ended);
@@ -213,7 +247,8 @@ impl Mounts {
             warn!(volume = %pv.id, "its mount was lost and is made again");
             self.finish(&pv.id, session).await;
         }
-        if let Some(session) = &inner.session {
+        if let Some(session) = &mut inner.session {
+            session.admit(&wanted.access).await?;
             if wanted.access.update(session.meta()).await? {
                 info!(volume = %pv.id, "took up changed keys");
             }
@@ -224,18 +259,24 @@ impl Mounts {
             inner.inherited = false;
             for known in inner.targets.clone() {
                 if known.path != target.path
-                    && let Err(error) = inner.show(&known).await
+                    && let Err(error) = inner.show(&self.targets, &known).await
                 {
                     warn!(volume = %pv.id, %error, "a target is not served again");
                 }
             }
         }
         if inner.target(&target.path).is_none() {
+            // Once for a pod: kubelet publishes again all the time, and files may have got another group.
+            if let (Some(session), Some(group), false) =
+                (&inner.session, wanted.group, target.read_only)
+            {
+                session.give_to(group).await?;
+            }
             inner.targets.push(target.clone());
         }
         // Known before it is there: what is mounted is never unknown.
         let shown = match self.note(pv, inner).await {
-            Ok(()) => inner.show(&target).await,
+            Ok(()) => inner.show(&self.targets, &target).await,
             Err(error) => Err(error),
         };
         if shown.is_err() {
@@ -247,9 +288,9 @@ impl Mounts {
     async fn begin(&self, wanted: &Wanted, again: bool) -> Result<Session> {
         let lease = self.volumes.lease(&wanted.volume, &wanted.access, &wanted.args).await?;
         let (state, id) = (Arc::clone(&self.state), wanted.volume.clone());
-        let point = tokio::task::spawn_blocking(move || state.point(&id)).await;
-        let begun = match point.unwrap_or(Err(Error::Interrupted)) {
-            Ok(point) => Session::begin(lease, wanted, &point, again).await,
+        let point = tokio::task::spawn_blocking(move || state.point(&id));
+        let begun = match joined("making a mount point", point).await {
+            Ok(point) => Session::begin(lease, wanted, (&self.means, &point), again).await,
             Err(error) => Err((lease, error)),
         };
         match begun {
@@ -327,12 +368,25 @@ impl Mounts {
         let point = inner.session.as_ref().map(|session| session.point().to_owned());
         let record = inner.record(&id, point.unwrap_or_default());
         let noted = tokio::task::spawn_blocking(move || state.put(&record));
-        noted.await.unwrap_or(Err(Error::Interrupted))
+        joined("noting a volume", noted).await
     }
 
-    fn pv(&self, id: &VolumeId) -> Arc<Pv> {
+    /// A volume, which is known from now on. What is published stays, also if it is too much.
+    fn pv(&self, id: &VolumeId) -> Result<Arc<Pv>> {
         let mut table = self.table();
-        Arc::clone(table.entry(id.clone()).or_insert_with(|| Arc::new(Pv::new(id.clone()))))
+        if let Some(known) = table.get(id) {
+            return Ok(Arc::clone(known));
+        }
+        let (count, most) = (table.len() as u64, self.sizes.volumes);
+        if count >= most {
+            return Err(Error::Exhausted(format!(
+                "this node has {count} volumes and memory for {most}: raise the memory limit of the \
+                 driver, or set --max-volumes (node.maxVolumes)"
+            )));
+        }
+        let pv = Arc::new(Pv::new(id.clone()));
+        table.insert(id.clone(), Arc::clone(&pv));
+        Ok(pv)
     }
 
     fn find(&self, id: &VolumeId) -> Option<Arc<Pv>> {
@@ -346,6 +400,10 @@ impl Mounts {
     fn table(&self) -> MutexGuard<'_, HashMap<VolumeId, Arc<Pv>>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn bytes(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
 }
 
 /// What cannot be published beside what is.

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::bind;
+use super::bind::{self, TargetRoot};
 use super::id::VolumeId;
 use super::session::Session;
 use super::state::{Record, Target};
-use crate::error::{Error, Result};
+use crate::error::{Result, joined};
 
 pub struct Pv {
     pub id: VolumeId,
@@ -67,19 +67,17 @@ impl Inner {
         }
     }
 
-    /// Shows the session at the target; what is shown there already stays.
-    pub async fn show(&self, target: &Target) -> Result<()> {
-        let Some(session) = &self.session else { return Ok(()) };
+    /// Shows the session at the target; what is shown there already stays. Answers whether it was not.
+    pub async fn show(&self, root: &TargetRoot, target: &Target) -> Result<bool> {
+        let Some(session) = &self.session else { return Ok(false) };
         let (point, device) = (session.point().to_owned(), session.device().to_owned());
-        let target = target.clone();
+        let (root, target) = (root.clone(), target.clone());
         let shown = tokio::task::spawn_blocking(move || {
             if bind::device_at(&target.path).is_some_and(|found| found == device) {
-                return Ok(());
+                return Ok(false);
             }
-            // A mount of a process that is gone.
-            bind::detach(&target.path)?;
-            bind::bind(&point, &target.path, target.read_only)
+            root.replace(&point, &target.path, target.read_only).map(|()| true)
         });
-        shown.await.unwrap_or(Err(Error::Interrupted))
+        joined("mounting a target", shown).await
     }
 }

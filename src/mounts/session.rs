@@ -5,27 +5,37 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use prometheus::Registry;
+use prometheus::{IntGauge, Registry};
 use serde_json::Value;
-use tracing::warn;
+use tracing::{info, warn};
 
-use super::memory::MOUNT_FLOOR;
+use super::access::Access;
+use super::memory::{MOUNT_FLOOR, TABLES_FLOOR};
 use super::volumes::{Lease, in_words};
 use super::wanted::{Limits, Wanted};
-use crate::error::{Error, Result};
-use crate::fuse::{Setup, Unmount, mounted_at, unmount};
-use crate::meta::client::Limits as QuotaLimits;
-use crate::meta::op::setattr::AttrSet;
+use crate::chunk::Budget;
+use crate::error::{Error, Result, joined};
+use crate::fuse::{RequestMemory, Setup, Unmount, mounted_at, unmount};
+use crate::meta::client::{Limits as QuotaLimits, Progress};
 use crate::meta::record::QuotaKey;
 use crate::meta::record::version::CLIENT_VERSION;
-use crate::meta::{Caller, Ino, Meta};
+use crate::meta::{Ino, Meta};
 use crate::vfs::VfsOptions;
+use crate::vfs::internal::Shown;
 use crate::volume::{MountRequest, Mounted};
 
-/// What the group of a pod may do in the root of its volume.
-const GROUP_MODE: u16 = 0o2070;
 /// How long it is worth telling that a session is not the first.
 const REESTABLISHED: Duration = Duration::from_mins(5);
+
+/// What all sessions of a node share.
+pub struct Means {
+    /// For requests in flight.
+    pub requests: Arc<RequestMemory>,
+    /// For what is open.
+    pub tables: Arc<Budget>,
+    /// Which virtual files there are.
+    pub shown: Shown,
+}
 
 pub struct Session {
     lease: Lease,
@@ -33,7 +43,13 @@ pub struct Session {
     /// As the kernel's table names it.
     device: String,
     registry: Registry,
+    /// Whether something is wrong with it, as was found last.
+    abnormal: IntGauge,
     begun: Instant,
+    /// Of the file system that it shows.
+    file_system: String,
+    /// Of whoever used it last.
+    credential: String,
     /// It stands for one that was lost.
     again: bool,
 }
@@ -43,12 +59,25 @@ impl Session {
     pub async fn begin(
         lease: Lease,
         wanted: &Wanted,
-        point: &Path,
+        (means, point): (&Means, &Path),
         again: bool,
     ) -> Result<Self, (Lease, Error)> {
-        match mount(&lease, wanted, point).await {
-            Ok((mounted, device, registry)) => {
-                Ok(Self { lease, mounted, device, registry, begun: Instant::now(), again })
+        match mount(&lease, wanted, means, point).await {
+            Ok((mounted, device, (registry, abnormal))) => {
+                let (file_system, credential) =
+                    (wanted.access.id(), wanted.access.credential().to_owned());
+                let begun = Instant::now();
+                Ok(Self {
+                    lease,
+                    mounted,
+                    device,
+                    registry,
+                    abnormal,
+                    begun,
+                    file_system,
+                    credential,
+                    again,
+                })
             }
             Err(error) => Err((lease, error)),
         }
@@ -56,6 +85,35 @@ impl Session {
 
     pub fn meta(&self) -> &Arc<Meta> {
         self.lease.volume.meta()
+    }
+
+    /// Whether an access may use the session: it is to the same file system, and either with the
+    /// credentials of whoever used it last or with others that work by themselves.
+    pub async fn admit(&mut self, access: &Access) -> Result<()> {
+        if access.id() != self.file_system {
+            return Err(Error::Refused(format!(
+                "the volume is published from another file system than {} at {}",
+                access.name(),
+                access.place()
+            )));
+        }
+        if access.credential() == self.credential {
+            return Ok(());
+        }
+        access.prove(self.meta()).await?;
+        access.credential().clone_into(&mut self.credential);
+        Ok(())
+    }
+
+    /// Gives the volume to the group of a pod, with all that is in it, if its root is not the group's yet.
+    pub async fn give_to(&self, group: u32) -> Result<()> {
+        let (meta, progress) = (self.meta(), Progress::default());
+        if !meta.facts().options.read_only
+            && meta.give_to_group(self.root(), group, &progress).await?
+        {
+            info!(group, nodes = progress.done(), at = %self.point().display(), "given to a group");
+        }
+        Ok(())
     }
 
     pub fn lease(&self) -> &Lease {
@@ -76,6 +134,13 @@ impl Session {
 
     pub fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// Takes note of its condition. Answers whether it was another before.
+    pub fn note(&self, abnormal: bool) -> bool {
+        let before = self.abnormal.get() != 0;
+        self.abnormal.set(abnormal.into());
+        before != abnormal
     }
 
     /// Whether nobody can use it any more.
@@ -105,23 +170,28 @@ impl Session {
 async fn mount(
     lease: &Lease,
     wanted: &Wanted,
+    means: &Means,
     point: &Path,
-) -> Result<(Mounted, String, Registry)> {
+) -> Result<(Mounted, String, (Registry, IntGauge))> {
     let args = &wanted.args;
     let meta = lease.volume.meta();
     let root = prepare(meta, wanted).await?;
     let setting = meta.facts().setting();
     let registry = registry(wanted, &setting.name)?;
+    let abnormal = abnormal(&registry)?;
     let vfs = args.fuse.vfs(&args.meta_cache, args.cache.max_readahead);
     let mut content = vfs.content;
     content.floor = MOUNT_FLOOR;
     let request = MountRequest {
         point: point.to_owned(),
         root,
-        vfs: VfsOptions { content, ..vfs },
+        // Whoever walks a volume, as backups do, must not come upon files that never end.
+        vfs: VfsOptions { content, hide_internal: true, ..vfs },
         mount: args.fuse.mount(&setting, args.is_read_only(), false),
         wishes: args.fuse.wishes(&setting),
-        setup: Setup::default(),
+        setup: Setup { memory: Arc::clone(&means.requests) },
+        memory: means.tables.share(TABLES_FLOOR, means.tables.capacity() / 4),
+        shown: means.shown,
         config: shown(wanted, meta, point)?,
         registry: Some(registry.clone()),
     };
@@ -130,7 +200,7 @@ async fn mount(
     let place = mounted.point().to_owned();
     let found = tokio::task::spawn_blocking(move || mounted_at(&place)).await.ok().flatten();
     if let Some(found) = found {
-        return Ok((mounted, found.device, registry));
+        return Ok((mounted, found.device, (registry, abnormal)));
     }
     let place = point.display().to_string();
     if let Err(error) = mounted.close().await {
@@ -139,7 +209,7 @@ async fn mount(
     Err(Error::Unreachable { place, cause: "is not among the mounts".to_owned() })
 }
 
-/// The directory that becomes the root: there, limited, and its group's.
+/// The directory that becomes the root: there, and limited.
 async fn prepare(meta: &Meta, wanted: &Wanted) -> Result<Ino> {
     let read_only = meta.facts().options.read_only;
     let root = match meta.resolve(&wanted.path).await {
@@ -160,17 +230,6 @@ async fn prepare(meta: &Meta, wanted: &Wanted) -> Result<Ino> {
         let limits = QuotaLimits { space: i64::try_from(capacity).ok(), inodes: None };
         meta.quota_set(QuotaKey::Dir(root), limits, false).await?;
     }
-    if let Some(group) = wanted.group {
-        let attr = meta.getattr(root).await?;
-        let mode = attr.mode | GROUP_MODE;
-        if attr.gid != group || attr.mode != mode {
-            let set = AttrSet { gid: Some(group), ..AttrSet::default() };
-            meta.setattr(&Caller::root(), root, set).await?;
-            // A change of the group may have taken the bit away.
-            let set = AttrSet { mode: Some(mode), ..AttrSet::default() };
-            meta.setattr(&Caller::root(), root, set).await?;
-        }
-    }
     Ok(root)
 }
 
@@ -183,7 +242,7 @@ async fn clear(point: &Path) -> Result<()> {
         }
         Ok(())
     });
-    cleared.await.unwrap_or(Err(Error::Interrupted))
+    joined("unmounting", cleared).await
 }
 
 fn shown(wanted: &Wanted, meta: &Meta, point: &Path) -> Result<Value> {
@@ -198,4 +257,12 @@ fn registry(wanted: &Wanted, name: &str) -> Result<Registry> {
     ]);
     labels.extend(wanted.labels.iter().cloned());
     Registry::new_custom(Some("juicefs".to_owned()), Some(labels)).map_err(Error::bad_input)
+}
+
+fn abnormal(registry: &Registry) -> Result<IntGauge> {
+    let help =
+        "1 if something is wrong with the volume, as found when its stats were asked for last.";
+    let gauge = IntGauge::new("volume_abnormal", help).map_err(Error::bad_input)?;
+    registry.register(Box::new(gauge.clone())).map_err(Error::bad_input)?;
+    Ok(gauge)
 }

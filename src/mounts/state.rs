@@ -3,7 +3,7 @@
 //! A file for each volume, written whole. There is nothing secret in it.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,10 @@ use super::id::VolumeId;
 use crate::error::{Error, Result};
 
 const ENDING: &str = "json";
+/// Of a record that nobody understands.
+const DAMAGED: &str = "damaged";
+/// More than the targets of a volume take.
+const LONGEST: u64 = 16 << 20;
 
 /// What is known of one volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,25 +95,56 @@ impl State {
         }
     }
 
-    /// Everything that was recorded. A file that cannot be read is told and left alone.
-    pub fn all(&self) -> Result<Vec<Record>> {
+    /// Everything that was recorded. A file that says nothing usable is told and put aside, so that it
+    /// costs at most its own volume.
+    pub fn all(&self) -> Result<Vec<(VolumeId, Record)>> {
         let mut records = Vec::new();
         for entry in fs::read_dir(&self.records).map_err(|error| fault(&self.records, &error))? {
             let path = entry.map_err(|error| fault(&self.records, &error))?.path();
             if path.extension().is_none_or(|ending| ending != ENDING) {
                 continue;
             }
-            let text = fs::read(&path).map_err(|error| fault(&path, &error))?;
-            match serde_json::from_slice(&text) {
-                Ok(record) => records.push(record),
-                Err(error) => warn!(path = %path.display(), %error, "a record is damaged"),
+            match self.read(&path) {
+                Ok(found) => records.push(found),
+                Err(cause) => put_aside(&path, &cause),
             }
         }
         Ok(records)
     }
 
+    fn read(&self, path: &Path) -> Result<(VolumeId, Record), String> {
+        let text = read_bounded(path).map_err(|error| error.to_string())?;
+        let record: Record = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        let volume = VolumeId::new(&record.volume).map_err(|error| error.to_string())?;
+        if self.path(&volume) != path {
+            return Err(format!("it is of volume {volume}"));
+        }
+        Ok((volume, record))
+    }
+
     fn path(&self, volume: &VolumeId) -> PathBuf {
         self.records.join(format!("{}.{ENDING}", volume.file_name()))
+    }
+}
+
+/// A record is small, and whatever else lies there is not read without end.
+fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is not a file"));
+    }
+    let mut text = Vec::new();
+    File::open(path)?.take(LONGEST).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Out of the way of the next start, and there for who wants to know.
+fn put_aside(path: &Path, cause: &str) {
+    let aside = path.with_extension(DAMAGED);
+    match fs::rename(path, &aside) {
+        Ok(()) => {
+            warn!(path = %path.display(), aside = %aside.display(), cause, "a record is damaged and put aside");
+        }
+        Err(error) => warn!(path = %path.display(), cause, %error, "a record is damaged and stays"),
     }
 }
 
@@ -137,17 +172,16 @@ mod tests {
         record.targets.clear();
         state.put(&record).unwrap();
         let again = State::open(dir.path()).unwrap();
-        assert_eq!(again.all().unwrap(), [record]);
+        assert_eq!(again.all().unwrap(), [(volume.clone(), record)]);
         again.remove(&volume).unwrap();
         again.remove(&volume).unwrap();
         assert!(again.all().unwrap().is_empty());
     }
 
     #[test]
-    fn a_damaged_record_does_not_hide_the_others() {
+    fn what_is_no_record_is_put_aside_and_hides_no_other() {
         let dir = tempfile::tempdir().unwrap();
         let state = State::open(dir.path()).unwrap();
-        fs::write(dir.path().join("published/x.json"), "{").unwrap();
         let record = Record {
             volume: "v".to_owned(),
             point: "/p".into(),
@@ -156,6 +190,17 @@ mod tests {
             targets: Vec::new(),
         };
         state.put(&record).unwrap();
-        assert_eq!(state.all().unwrap(), [record]);
+        let published = dir.path().join("published");
+        let text =
+            |volume: &str| serde_json::to_vec(&Record { volume: volume.into(), ..record.clone() });
+        fs::write(published.join("broken.json"), "{").unwrap();
+        fs::write(published.join("nameless.json"), text("").unwrap()).unwrap();
+        fs::write(published.join("moved.json"), text("w").unwrap()).unwrap();
+        fs::create_dir(published.join("folder.json")).unwrap();
+        let volume = VolumeId::new("v").unwrap();
+        assert_eq!(state.all().unwrap(), [(volume, record)]);
+        for name in ["broken", "nameless", "moved", "folder"] {
+            assert!(published.join(format!("{name}.damaged")).exists(), "{name}");
+        }
     }
 }

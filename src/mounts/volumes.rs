@@ -1,8 +1,9 @@
 //! The volumes that are open on this node, shared by all mounts that can share them.
 //!
-//! Mounts of one file system with the same options have one metadata client, one store of blocks and
-//! one pool of uploads. One that limits its own bandwidth has a store of its own, over the same
-//! metadata. Mounts that name the same cache directories have one cache.
+//! Mounts of one file system with the same credentials and options have one metadata client, one store of
+//! blocks and one pool of uploads. Other credentials open a client of their own, and so prove themselves.
+//! A mount that limits its own bandwidth has a store of its own, over the same metadata. Mounts that name
+//! the same cache directories have one cache, in which each file system has its own part.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -16,7 +17,7 @@ use super::access::Access;
 use super::id::VolumeId;
 use super::memory::VOLUME_FLOOR;
 use super::shared::Shared;
-use crate::chunk::{Budget, Cache};
+use crate::chunk::{Budget, Cache, CacheOptions, CacheOwner};
 use crate::error::{Error, Result};
 use crate::meta::record::version::CLIENT_VERSION;
 use crate::meta::{Ino, Meta, Options, Registration};
@@ -27,6 +28,10 @@ pub struct Volumes {
     budget: Arc<Budget>,
     /// What sessions of this node say about where they are.
     place: String,
+    /// Whether directories of the cache without an owner are taken over.
+    takes_unowned: bool,
+    /// Of a cache on disk.
+    most_blocks: u64,
     metas: Shared<Arc<Meta>>,
     open: Shared<Arc<Volume>>,
     caches: Shared<Arc<Cache>>,
@@ -42,15 +47,15 @@ pub struct Lease {
 }
 
 impl Volumes {
-    pub fn new(budget: Arc<Budget>, place: String) -> Self {
+    pub fn new(budget: Arc<Budget>, most_blocks: u64, place: String, takes_unowned: bool) -> Self {
         let (metas, open, caches) = (Shared::default(), Shared::default(), Shared::default());
-        Self { budget, place, metas, open, caches }
+        Self { budget, place, takes_unowned, most_blocks, metas, open, caches }
     }
 
     /// The volume for a mount of `id` with these options, opened if nobody has it open.
     pub async fn lease(&self, id: &VolumeId, access: &Access, args: &MountArgs) -> Result<Lease> {
         let options = self.meta_options(args);
-        let meta_key = format!("{} {options:?}", access.id());
+        let meta_key = format!("{} {} {options:?}", access.id(), access.credential());
         let fresh = AtomicBool::new(false);
         let connect = || async {
             fresh.store(true, Ordering::Relaxed);
@@ -63,9 +68,11 @@ impl Volumes {
         };
         let meta = self.metas.join(&meta_key, connect).await?;
         let leased = async {
-            // Whoever opened it had keys that work; these may be others.
+            // The keys of the store may have been changed since by somebody else.
             if !fresh.load(Ordering::Relaxed) {
                 access.update(&meta).await?;
+                // A quota that was set a moment ago counts from the first byte that is written.
+                meta.refresh().await?;
             }
             self.lease_data(id, access, args, &meta_key, &meta).await
         };
@@ -136,6 +143,7 @@ impl Volumes {
             data: args.cache.data(&args.storage, args.is_read_only()),
             budget: self.budget.share(VOLUME_FLOOR, buffer),
             cache,
+            cache_owner: Some(CacheOwner { id: access.id(), takes_unowned: self.takes_unowned }),
             cache_share: Some(args.cache.cache_size),
             registry: registry(id, args, &setting.name)?,
             root: Ino::ROOT,
@@ -147,6 +155,12 @@ impl Volumes {
     async fn cache(&self, args: &MountArgs) -> Result<(Option<Arc<Cache>>, String)> {
         let Some(options) = args.cache.cache(&args.storage).map_err(in_words)? else {
             return Ok((None, String::new()));
+        };
+        let items = if options.items == 0 { self.most_blocks } else { options.items };
+        let options = CacheOptions {
+            items: items.min(self.most_blocks),
+            memory: Some(Arc::clone(&self.budget)),
+            ..options
         };
         // The first one says how it is kept; its size is what each may take of it.
         let key = format!("{:?}", options.dirs);

@@ -20,7 +20,7 @@ pub struct Wanted {
     pub read_only: bool,
     /// No other target on this node at the same time.
     pub alone: bool,
-    /// The group that all of a pod belongs to: it gets the root of the volume.
+    /// The group that all of a pod belongs to: it gets the volume and what is in it.
     pub group: Option<u32>,
     /// Bytes that the directory may hold, if nobody has limited it yet.
     pub capacity: Option<u64>,

@@ -1,13 +1,12 @@
 //! The longest time that one request may take, from its first byte to its last.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Object, ObjectStore};
+use super::{Object, ObjectStore, Wanted};
 use crate::error::{Error, Result};
 
 pub struct Deadline {
@@ -45,8 +44,8 @@ impl ObjectStore for Deadline {
         self.inner.place()
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
-        self.within(self.get, ("get", key), self.inner.get(key, range)).await
+    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
+        self.within(self.get, ("get", key), self.inner.get(key, wanted)).await
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
@@ -74,6 +73,10 @@ impl ObjectStore for Deadline {
 
     fn has_cheap_ranges(&self) -> bool {
         self.inner.has_cheap_ranges()
+    }
+
+    fn checks_whole(&self) -> bool {
+        self.inner.checks_whole()
     }
 }
 

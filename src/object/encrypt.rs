@@ -8,7 +8,6 @@
 
 mod key;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -21,7 +20,7 @@ use rsa::traits::PublicKeyParts;
 use rsa::{Oaep, RsaPrivateKey};
 use tokio::sync::Semaphore;
 
-use super::{Encryption, Object, ObjectStore};
+use super::{Encryption, Object, ObjectStore, Wanted};
 use crate::error::{Error, Result};
 
 /// What JuiceFS binds a wrapped key to.
@@ -81,10 +80,11 @@ impl ObjectStore for Encrypted {
         &self.place
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
-        let stored = self.inner.get(key, None).await?;
+    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
+        let most = wanted.most.saturating_add(self.cipher.overhead());
+        let stored = self.inner.get(key, Wanted::whole(most)).await?;
         let body = self.work("decrypt", key, stored, Cipher::open).await?;
-        Ok(range.map_or(body.clone(), |range| super::part(&body, &range)))
+        Ok(wanted.part.map_or(body.clone(), |part| super::part(&body, &part)))
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
@@ -112,6 +112,10 @@ impl ObjectStore for Encrypted {
     fn has_cheap_ranges(&self) -> bool {
         false
     }
+
+    fn checks_whole(&self) -> bool {
+        true
+    }
 }
 
 /// The volume's key, and the cipher that objects' own keys are for.
@@ -134,6 +138,12 @@ impl Cipher {
         };
         let key = key::parse(&encryption.key, &encryption.passphrase).map_err(Error::BadInput)?;
         Ok(Self { key, algorithm, random: SystemRandom::new() })
+    }
+
+    /// Bytes that an object has beside those that are encrypted.
+    fn overhead(&self) -> u64 {
+        let tag = self.algorithm.tag_len();
+        (HEADER + self.key.size() + ring::aead::NONCE_LEN + tag) as u64
     }
 
     fn seal(&self, plain: &[u8]) -> Result<Bytes, String> {

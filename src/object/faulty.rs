@@ -1,7 +1,6 @@
 //! A store that fails on purpose: for tests and benches of everything above.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,7 +10,7 @@ use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{Object, ObjectStore};
+use super::{Object, ObjectStore, Wanted};
 use crate::error::{Error, Result};
 
 /// What goes wrong with one request.
@@ -153,8 +152,8 @@ impl ObjectStore for FaultyStore {
         self.inner.place()
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
-        self.disturb("get", key, self.inner.get(key, range), damaged).await
+    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
+        self.disturb("get", key, self.inner.get(key, wanted), damaged).await
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
@@ -180,6 +179,10 @@ impl ObjectStore for FaultyStore {
 
     fn has_cheap_ranges(&self) -> bool {
         self.inner.has_cheap_ranges()
+    }
+
+    fn checks_whole(&self) -> bool {
+        self.inner.checks_whole()
     }
 }
 
@@ -207,10 +210,10 @@ mod tests {
         let store = FaultyStore::new(Arc::new(MemStore::default()));
         store.script([Fault::LostAnswer, Fault::Short(2), Fault::WrongByte, Fault::Error]);
         store.put("a", Bytes::from_static(b"1234"), 0).await.unwrap_err();
-        assert_eq!(store.get("a", None).await.unwrap(), "12");
-        assert_eq!(store.get("a", None).await.unwrap(), "1224");
+        assert_eq!(store.get("a", Wanted::all()).await.unwrap(), "12");
+        assert_eq!(store.get("a", Wanted::all()).await.unwrap(), "1224");
         store.delete("a").await.unwrap_err();
-        assert_eq!(store.get("a", None).await.unwrap(), "1234");
+        assert_eq!(store.get("a", Wanted::all()).await.unwrap(), "1234");
         assert_eq!(store.requests(), 5);
     }
 

@@ -7,15 +7,16 @@ mod walk;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use nix::fcntl::OFlag;
 use tokio::sync::Semaphore;
 
+use super::wanted::{Excess, Wanted};
 use super::{Object, ObjectStore};
 use crate::error::{Error, Result};
 use crate::page;
@@ -84,9 +85,11 @@ impl ObjectStore for FileStore {
         &self.place
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
+    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
         let path = self.disk.path(key)?;
-        self.call("get", key, move |_| read(&path, range)).await
+        self.call("get", key, move |_| read(&path, &wanted))
+            .await?
+            .map_err(|excess| excess.of(&self.place, key))
     }
 
     async fn put(&self, key: &str, body: Bytes, _tier: u8) -> Result<()> {
@@ -175,18 +178,25 @@ impl Disk {
     }
 }
 
-fn read(path: &Path, range: Option<Range<u64>>) -> io::Result<Bytes> {
-    let file = File::open(path)?;
+fn read(path: &Path, wanted: &Wanted) -> io::Result<Result<Bytes, Excess>> {
+    // Somebody may have put a FIFO there, which would be waited for.
+    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() {
         return Err(not_found());
     }
-    let range = range.unwrap_or(0..meta.len());
-    let (start, end) = (range.start.min(meta.len()), range.end.min(meta.len()));
-    let length = usize::try_from(end.saturating_sub(start)).map_err(io::Error::other)?;
-    let mut body = page::Buffer::exactly(length);
+    let part = wanted.part.clone().unwrap_or(0..meta.len());
+    let (start, end) = (part.start.min(meta.len()), part.end.min(meta.len()));
+    let length = end.saturating_sub(start);
+    if length > wanted.length() {
+        return Ok(Err(Excess::TooLong { limit: wanted.length(), promised: length }));
+    }
+    let length = usize::try_from(length).map_err(io::Error::other)?;
+    let Some(mut body) = page::Buffer::try_exactly(length) else {
+        return Ok(Err(Excess::NoMemory(length)));
+    };
     file.read_exact_at(&mut body, start)?;
-    Ok(body.freeze())
+    Ok(Ok(body.freeze()))
 }
 
 /// A key that ends in a slash is a directory, which stays as long as something is in it.

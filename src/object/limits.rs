@@ -1,12 +1,11 @@
 //! A limit to the bytes per second, for what is sent and what is fetched.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Object, ObjectStore};
+use super::{Object, ObjectStore, Wanted};
 use crate::error::Result;
 use crate::pace::Pace;
 
@@ -31,13 +30,12 @@ impl ObjectStore for Limited {
 
     /// How long a whole object is shows only when it is there, so it is paid for afterwards: the
     /// next one waits. A range says it before.
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
-        let expected = range.as_ref().map(|range| range.end.saturating_sub(range.start));
-        if let Some(expected) = expected {
-            self.download.pass(expected).await;
-            return self.inner.get(key, range).await;
+    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
+        if wanted.part.is_some() {
+            self.download.pass(wanted.length()).await;
+            return self.inner.get(key, wanted).await;
         }
-        let body = self.inner.get(key, range).await?;
+        let body = self.inner.get(key, wanted).await?;
         self.download.pass(body.len() as u64).await;
         Ok(body)
     }
@@ -65,6 +63,10 @@ impl ObjectStore for Limited {
 
     fn has_cheap_ranges(&self) -> bool {
         self.inner.has_cheap_ranges()
+    }
+
+    fn checks_whole(&self) -> bool {
+        self.inner.checks_whole()
     }
 }
 
@@ -96,7 +98,7 @@ mod tests {
         // Ten seconds on a clock that only sleeping moves.
         let took = begun.elapsed().as_secs_f64();
         assert!((9.8..=10.1).contains(&took), "{took}");
-        assert_eq!(store.get("3", None).await.unwrap().len(), 1000);
+        assert_eq!(store.get("3", Wanted::all()).await.unwrap().len(), 1000);
     }
 
     #[tokio::test(start_paused = true)]
@@ -104,8 +106,8 @@ mod tests {
         let store = limited(0, 1000);
         store.put("a", Bytes::from(vec![0; 5000]), 0).await.unwrap();
         let begun = Instant::now();
-        store.get("a", None).await.unwrap();
-        store.get("a", Some(0..1000)).await.unwrap();
+        store.get("a", Wanted::all()).await.unwrap();
+        store.get("a", Wanted::bytes(0..1000)).await.unwrap();
         let took = begun.elapsed().as_secs_f64();
         assert!((5.8..=6.1).contains(&took), "{took}");
     }

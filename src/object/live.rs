@@ -1,13 +1,12 @@
 //! A store that can be exchanged while it is used: keys and buckets change while a volume is
 //! mounted.
 
-use std::ops::Range;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Object, ObjectStore};
+use super::{Object, ObjectStore, Wanted};
 use crate::error::Result;
 
 /// Whatever store was set last. A request ends on the store that it began on.
@@ -64,8 +63,8 @@ impl ObjectStore for Live {
         &self.place.last().name
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
-        self.current().get(key, range).await
+    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
+        self.current().get(key, wanted).await
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
@@ -90,6 +89,10 @@ impl ObjectStore for Live {
 
     fn has_cheap_ranges(&self) -> bool {
         self.current().has_cheap_ranges()
+    }
+
+    fn checks_whole(&self) -> bool {
+        self.current().checks_whole()
     }
 }
 

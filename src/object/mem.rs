@@ -1,14 +1,14 @@
 //! A bucket in memory: for tests and benches, and for `--storage mem`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::{Bound, Range};
+use std::ops::Bound;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Object, ObjectStore};
+use super::{Object, ObjectStore, Wanted};
 use crate::error::{Error, Result};
 
 /// Buckets that are known by a name, for as long as the process lives.
@@ -47,9 +47,9 @@ impl ObjectStore for MemStore {
         &self.place
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
+    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
         let body = self.lock().get(key).map(|(body, _)| body.clone()).ok_or(Error::NotFound)?;
-        Ok(range.map_or(body.clone(), |range| super::part(&body, &range)))
+        Ok(wanted.part.map_or(body.clone(), |part| super::part(&body, &part)))
     }
 
     async fn put(&self, key: &str, body: Bytes, _tier: u8) -> Result<()> {

@@ -1,6 +1,5 @@
 //! Counting requests, under the names that JuiceFS gave.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,7 +13,7 @@ use prometheus::{
 
 use super::tier::Tiers;
 use super::trouble::Trouble;
-use super::{Object, ObjectStore};
+use super::{Object, ObjectStore, Wanted};
 use crate::error::{Error, Result};
 
 const LABELS: [&str; 2] = ["method", "storage_class"];
@@ -109,8 +108,8 @@ impl ObjectStore for Measured {
         self.inner.place()
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
-        self.measure("GET", "", Bytes::len, self.inner.get(key, range)).await
+    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
+        self.measure("GET", "", Bytes::len, self.inner.get(key, wanted)).await
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
@@ -138,6 +137,10 @@ impl ObjectStore for Measured {
 
     fn has_cheap_ranges(&self) -> bool {
         self.inner.has_cheap_ranges()
+    }
+
+    fn checks_whole(&self) -> bool {
+        self.inner.checks_whole()
     }
 }
 
@@ -177,8 +180,8 @@ mod tests {
             Tiers::new(&tiers).unwrap(),
         );
         store.put("a", Bytes::from_static(b"12345"), 1).await.unwrap();
-        store.get("a", Some(1..4)).await.unwrap();
-        store.get("b", None).await.unwrap_err();
+        store.get("a", Wanted::bytes(1..4)).await.unwrap();
+        store.get("b", Wanted::all()).await.unwrap_err();
         faulty.script([Fault::Error]);
         store.delete("a").await.unwrap_err();
 

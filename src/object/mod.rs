@@ -19,6 +19,7 @@ pub mod shards;
 mod spec;
 mod tier;
 mod trouble;
+mod wanted;
 
 use std::ops::Range;
 use std::time::SystemTime;
@@ -31,6 +32,7 @@ pub use self::open::{STORAGES, open};
 pub use self::probe::{TESTING, probe};
 pub use self::spec::{Encryption, Spec, Tier};
 pub use self::trouble::Trouble;
+pub use self::wanted::Wanted;
 use crate::error::Result;
 
 /// One bucket, or something that behaves like one.
@@ -39,9 +41,10 @@ pub trait ObjectStore: Send + Sync {
     /// What and where it is, for errors and logs; never with secrets.
     fn place(&self) -> &str;
 
-    /// The object, or the bytes of it in `range` (as many as there are);
-    /// [`Error::NotFound`](crate::Error::NotFound) if there is none.
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes>;
+    /// The object, or the part of it that is wanted (as much as there is of it);
+    /// [`Error::NotFound`](crate::Error::NotFound) if there is none. An object that is larger than
+    /// the caller said it can be is an error, before it is in memory.
+    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes>;
 
     /// Stores an object whole, in place of what was there. `tier` chooses its storage class.
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()>;
@@ -62,6 +65,12 @@ pub trait ObjectStore: Send + Sync {
     /// Whether a part of an object costs less than all of it.
     fn has_cheap_ranges(&self) -> bool {
         true
+    }
+
+    /// Whether an object that is got whole is compared with a checksum, where it has one. A part
+    /// never is.
+    fn checks_whole(&self) -> bool {
+        false
     }
 }
 

@@ -1,5 +1,6 @@
 //! Putting a store together from its parts.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::deadline::Deadline;
@@ -60,8 +61,14 @@ fn buckets(spec: &Spec) -> Result<Arc<dyn ObjectStore>> {
 }
 
 fn bucket(spec: &Spec) -> Result<Arc<dyn ObjectStore>> {
+    spec.policy.check_storage(&spec.storage, &spec.bucket)?;
     match spec.storage.to_lowercase().as_str() {
-        "file" => Ok(Arc::new(FileStore::new(&spec.bucket, spec.sync)?)),
+        "file" => {
+            // The name of the volume is part of the path.
+            let place = format!("{}{}", spec.bucket, spec.prefix);
+            spec.policy.check_local("bucket", Path::new(&place))?;
+            Ok(Arc::new(FileStore::new(&spec.bucket, spec.sync)?))
+        }
         "mem" => Ok(MemStore::named(&spec.bucket)),
         other => match Service::of(other) {
             Some(service) => Ok(Arc::new(S3Store::new(service, spec)?)),
@@ -77,6 +84,8 @@ fn bucket(spec: &Spec) -> Result<Arc<dyn ObjectStore>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::{Flags, Policy};
+    use crate::secret::Secret;
 
     #[test]
     fn a_storage_that_is_not_known_is_named_with_those_that_are() {
@@ -102,5 +111,53 @@ mod tests {
         // FNV-1a of "vol/chunks/0/0/1_0_4194304" is 3896983470.
         let shard = MemStore::named("shard-0");
         assert_eq!(shard.list("", "", 9).await.unwrap()[0].key, "vol/chunks/0/0/1_0_4194304");
+    }
+
+    fn restricted(storage: &str, bucket: &str) -> Spec {
+        let policy = Policy::new(Flags::default()).unwrap();
+        Spec { policy, retries: 0, ..Spec::new(storage, bucket) }
+    }
+
+    #[test]
+    fn what_a_policy_does_not_allow_is_not_opened_whoever_named_it() {
+        for (storage, bucket, word) in [
+            ("file", "/tmp/", "--allow-local-storage"),
+            ("mem", "vol", "mem"),
+            ("s3", "http://169.254.169.254/vol", "--allow-link-local"),
+            ("minio", "http://127.0.0.1:9000/vol", "--allow-loopback"),
+            ("s3", "https://10.0.0.1/vol?ca-certs=/etc/passwd", "--allow-files-below"),
+        ] {
+            let error = open(&restricted(storage, bucket)).err().unwrap();
+            assert!(matches!(&error, Error::Forbidden(why) if why.contains(word)), "{error}");
+        }
+        let policy =
+            Policy::new(Flags { allow_local_storage: Some("/tmp".into()), ..Flags::default() });
+        let spec = restricted("file", "/tmp/objects/");
+        let mut spec = Spec { policy: policy.unwrap(), ..spec };
+        open(&spec).unwrap();
+        spec.prefix = "../../etc/".to_owned();
+        assert!(open(&spec).is_err(), "the name of a volume is a part of the path");
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_to_the_node_is_not_connected_to() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for host in ["localhost", "127.1", "0x7f000001"] {
+            let spec = restricted("s3", "http://10.0.0.1/vol");
+            let env = [("HTTP_PROXY".to_owned(), Secret::new(format!("http://{host}:{port}")))];
+            let proxied = Spec { env: env.into(), ..spec };
+            let direct = restricted("s3", &format!("http://{host}:{port}/vol"));
+            for spec in [direct, proxied] {
+                let opened = match open(&spec) {
+                    Ok(store) => store.head("x").await.map(drop),
+                    Err(error) => Err(error),
+                };
+                let error = opened.unwrap_err().to_string();
+                assert!(error.contains("--allow-loopback"), "{host}: {error}");
+            }
+        }
+        assert!(listener.accept().is_err(), "somebody has connected");
     }
 }

@@ -1,12 +1,11 @@
 //! A part of a bucket: every key begins with the same prefix, which nobody above sees.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Object, ObjectStore};
+use super::{Object, ObjectStore, Wanted};
 use crate::error::{Error, Result};
 
 pub struct Prefixed {
@@ -43,8 +42,8 @@ impl ObjectStore for Prefixed {
         &self.place
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
-        self.inner.get(&self.full(key), range).await
+    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
+        self.inner.get(&self.full(key), wanted).await
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
@@ -72,6 +71,10 @@ impl ObjectStore for Prefixed {
 
     fn has_cheap_ranges(&self) -> bool {
         self.inner.has_cheap_ranges()
+    }
+
+    fn checks_whole(&self) -> bool {
+        self.inner.checks_whole()
     }
 }
 

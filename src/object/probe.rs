@@ -5,9 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use rand::RngExt;
 use rand::distr::Alphanumeric;
-use tracing::warn;
+use tracing::{debug, warn};
 
-use super::ObjectStore;
+use super::s3::without_request;
+use super::{ObjectStore, Wanted};
 use crate::error::{Error, Result};
 
 /// Where test objects lie, beside a volume's own: its other clients know to leave them alone.
@@ -25,8 +26,13 @@ pub async fn probe(store: &dyn ObjectStore, tier: u8, reads: bool) -> Result<()>
     let mut pauses = PAUSES.iter();
     loop {
         let Err(error) = attempt(store, &key, &body, tier, reads).await else { break };
-        let Some(pause) = pauses.next() else { return Err(error) };
-        warn!(%error, "the storage test failed and is tried again in {pause:?}");
+        // Whoever is told tells it: a line here for each try would say the same thing.
+        debug!(%error, "the storage test failed");
+        // Keys that are wrong do not get right by waiting.
+        let is_final = matches!(error, Error::Denied { .. } | Error::Forbidden(_));
+        let Some(pause) = pauses.next().filter(|_| !is_final) else {
+            return Err(the_same_each_time(error));
+        };
         tokio::time::sleep(*pause).await;
     }
     // Only a file system has something there.
@@ -42,7 +48,7 @@ async fn attempt(
     reads: bool,
 ) -> Result<()> {
     if let Err(error) = store.put(key, body.clone(), tier).await {
-        store.create().await.map_err(|second| first_of(&error, &second))?;
+        store.create().await.map_err(|second| first_of(error, second))?;
         store.put(key, body.clone(), tier).await?;
     }
     let outcome = if reads { compare(store, key, body).await } else { Ok(()) };
@@ -54,7 +60,7 @@ async fn attempt(
 }
 
 async fn compare(store: &dyn ObjectStore, key: &str, body: &Bytes) -> Result<()> {
-    if store.get(key, None).await? == body {
+    if store.get(key, Wanted::all()).await? == body {
         return Ok(());
     }
     Err(Error::Storage {
@@ -66,16 +72,27 @@ async fn compare(store: &dyn ObjectStore, key: &str, body: &Bytes) -> Result<()>
 }
 
 /// Both failures: the bucket cannot be made because the first thing that failed was another one.
-fn first_of(error: &Error, second: &Error) -> Error {
-    match error {
-        Error::Storage { place, action, key, cause } => Error::Storage {
-            place: place.clone(),
-            action,
-            key: key.clone(),
-            cause: format!("{cause}; nor could the bucket be made: {second}"),
-        },
-        other => other.clone(),
+fn first_of(error: Error, second: Error) -> Error {
+    match the_same_each_time(error) {
+        Error::Storage { place, action, key, cause } => {
+            let second = the_same_each_time(second);
+            let cause = format!("{cause}; nor could the bucket be made: {second}");
+            Error::Storage { place, action, key, cause }
+        }
+        other => other,
     }
+}
+
+/// The error without what is new with each test, the name of its object and the number of a request: so
+/// whoever counts errors sees one and not many.
+fn the_same_each_time(mut error: Error) -> Error {
+    if let Error::Storage { key, cause, .. } | Error::Denied { key, cause, .. } = &mut error {
+        if key.contains(TESTING) {
+            "a test object".clone_into(key);
+        }
+        *cause = without_request(cause).to_owned();
+    }
+    error
 }
 
 #[cfg(test)]
@@ -121,7 +138,8 @@ mod tests {
         let (_, store) = faulty();
         store.script([Fault::Error; 100]);
         let error = probe(&store, 0, true).await.unwrap_err().to_string();
-        assert!(error.contains("put testing/") && error.contains("bucket be made"), "{error}");
+        assert!(error.contains("put a test object"), "{error}");
+        assert!(error.contains("bucket be made") && !error.contains(TESTING), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

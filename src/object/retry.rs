@@ -2,17 +2,19 @@
 //!
 //! What is not there, or was asked wrongly, is an answer and is not asked again.
 
-use std::ops::Range;
+mod pauses;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::debug;
 
+use self::pauses::{Pauses, Tokens};
 use super::trouble::Trouble;
-use super::{Object, ObjectStore};
+use super::{Object, ObjectStore, Wanted};
 use crate::error::{Error, Result};
 
 /// No try begins later than this after the first: whoever waits for it has given up by then.
@@ -22,16 +24,22 @@ pub struct Retry {
     inner: Arc<dyn ObjectStore>,
     retries: u32,
     give_up: Duration,
-    trouble: Option<Arc<Trouble>>,
+    tokens: Tokens,
+    trouble: Arc<Trouble>,
 }
 
 impl Retry {
+    /// At least so many retries, for as long as the Go client makes them.
     pub fn new(inner: Arc<dyn ObjectStore>, retries: u32) -> Self {
-        Self { inner, retries, give_up: GIVE_UP, trouble: None }
+        // Who wants no retries is there to be told, as those who test a store are.
+        let trouble = if retries == 0 { Trouble::quiet() } else { Trouble::default() };
+        let trouble = Arc::new(trouble);
+        Self { inner, retries, give_up: GIVE_UP, tokens: Tokens::new(), trouble }
     }
 
     /// Tells what goes wrong, and when it is over.
     pub fn telling(self, trouble: Option<Arc<Trouble>>) -> Self {
+        let trouble = trouble.unwrap_or_else(|| Arc::clone(&self.trouble));
         Self { trouble, ..self }
     }
 
@@ -40,41 +48,43 @@ impl Retry {
         F: Future<Output = Result<T>>,
     {
         let begun = Instant::now();
-        let mut failures = 0;
+        let mut pauses = Pauses::new(self.retries);
         loop {
             let error = match ask().await {
                 Err(error) if is_passing(&error) => error,
+                // Nothing was asked: the name of the place has an address now that is not allowed.
+                Err(error @ Error::Forbidden(_)) => {
+                    self.trouble.gave_up(&error);
+                    return Err(error);
+                }
                 outcome => {
-                    if let Some(trouble) = &self.trouble {
-                        trouble.over();
-                    }
+                    self.tokens.earn();
+                    self.trouble.over(self.inner.place());
                     return outcome;
                 }
             };
-            if let Some(trouble) = &self.trouble {
-                trouble.met(&error);
-            }
-            failures += 1;
-            let pause = pause(failures);
-            if failures > self.retries || begun.elapsed() + pause > self.give_up {
+            let left = self.give_up.saturating_sub(begun.elapsed());
+            let Some(pause) = pauses.next(&self.tokens, left) else {
+                self.trouble.gave_up(&error);
                 return Err(error);
-            }
-            warn!(%error, failures, "{what} {key} is tried again in {pause:?}");
+            };
+            self.trouble.met(&error);
+            debug!(%error, "{what} {key} is tried again in {pause:?}");
             tokio::time::sleep(pause).await;
         }
     }
 }
 
-/// Whether another try may end better.
+/// Whether another try may end better. Keys are changed on the server as well as here, so those that are
+/// denied may work in a moment.
 fn is_passing(error: &Error) -> bool {
-    matches!(error, Error::Storage { .. } | Error::Unreachable { .. })
-}
-
-/// The square of the number of failures in seconds, give or take a tenth, so that clients which
-/// failed together do not all come back together.
-fn pause(failures: u32) -> Duration {
-    let seconds = failures.saturating_mul(failures);
-    Duration::from_secs(u64::from(seconds)).mul_f64(rand::random_range(0.9..=1.1))
+    matches!(
+        error,
+        Error::Storage { .. }
+            | Error::Denied { .. }
+            | Error::Unreachable { .. }
+            | Error::NoMemory(_)
+    )
 }
 
 #[async_trait]
@@ -83,8 +93,8 @@ impl ObjectStore for Retry {
         self.inner.place()
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
-        self.attempt("get", key, || self.inner.get(key, range.clone())).await
+    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
+        self.attempt("get", key, || self.inner.get(key, wanted.clone())).await
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
@@ -111,11 +121,15 @@ impl ObjectStore for Retry {
     fn has_cheap_ranges(&self) -> bool {
         self.inner.has_cheap_ranges()
     }
+
+    fn checks_whole(&self) -> bool {
+        self.inner.checks_whole()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::faulty::{Fault, FaultyStore};
+    use super::super::faulty::{Fault, FaultyStore, Odds};
     use super::super::mem::MemStore;
     use super::*;
 
@@ -125,10 +139,10 @@ mod tests {
         let trouble: Arc<Trouble> = Arc::default();
         let retry = retry.telling(Some(Arc::clone(&trouble)));
         faulty.script([Fault::Error]);
-        let error = retry.get("a", None).await.unwrap_err();
+        let error = retry.get("a", Wanted::all()).await.unwrap_err();
         assert_eq!(trouble.now(), Some(error.to_string()));
         // That there is no such object is an answer.
-        assert!(matches!(retry.get("a", None).await, Err(Error::NotFound)));
+        assert!(matches!(retry.get("a", Wanted::all()).await, Err(Error::NotFound)));
         assert_eq!(trouble.now(), None);
     }
 
@@ -138,31 +152,60 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_is_tried_again_after_pauses_that_grow() {
+    async fn a_request_is_tried_again_after_moments() {
         let (faulty, store) = flaky(3);
         faulty.script([Fault::Error; 3]);
         let begun = Instant::now();
         store.put("a", Bytes::from_static(b"x"), 0).await.unwrap();
-        // 1 + 4 + 9 seconds on a clock that only sleeping moves.
-        let paused = begun.elapsed().as_secs_f64();
-        assert!((12.6..15.5).contains(&paused), "{paused}");
+        // On a clock that only sleeping moves.
+        assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
         assert_eq!(faulty.requests(), 4);
-        assert_eq!(store.get("a", None).await.unwrap(), "x");
+        assert_eq!(store.get("a", Wanted::all()).await.unwrap(), "x");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_last_error_is_told_when_tries_run_out() {
+    async fn a_store_that_fails_three_times_in_ten_is_hardly_slower() {
+        let bucket: Arc<dyn ObjectStore> = Arc::new(MemStore::default());
+        let odds = Odds { error: 0.3, ..Odds::default() };
+        let store = Retry::new(Arc::new(FaultyStore::seeded(bucket, odds, 1)), 10);
+        let begun = Instant::now();
+        for _ in 0..540 {
+            store.put("a", Bytes::from_static(b"x"), 0).await.unwrap();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_does_not_multiply_requests() {
+        let (faulty, store) = flaky(10);
+        faulty.set_odds(Odds { error: 1.0, ..Odds::default() });
+        let begun = Instant::now();
+        let all = futures::future::join_all((0..200).map(|_| store.head("a"))).await;
+        assert!(all.iter().all(Result::is_err));
+        // Ten squares of seconds, as before; and eleven tries each, give or take.
+        assert!(begun.elapsed() >= Duration::from_secs(385), "{:?}", begun.elapsed());
+        assert!(faulty.requests() < 200 * 11 * 3 / 2, "{}", faulty.requests());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_error_is_told_when_patience_is_at_its_end() {
         let (faulty, store) = flaky(2);
-        faulty.script([Fault::Error; 9]);
-        let error = store.get("a", None).await.unwrap_err();
+        faulty.set_odds(Odds { error: 1.0, ..Odds::default() });
+        let begun = Instant::now();
+        let error = store.get("a", Wanted::all()).await.unwrap_err();
         assert!(matches!(error, Error::Storage { .. }), "{error}");
-        assert_eq!(faulty.requests(), 3);
+        assert!(faulty.requests() >= 3);
+        assert!(begun.elapsed() >= Duration::from_secs(5), "{:?}", begun.elapsed());
+        let (faulty, store) = flaky(0);
+        faulty.set_odds(Odds { error: 1.0, ..Odds::default() });
+        store.get("a", Wanted::all()).await.unwrap_err();
+        assert_eq!(faulty.requests(), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_object_that_is_not_there_is_not_asked_for_again() {
         let (faulty, store) = flaky(5);
-        assert!(matches!(store.get("a", None).await, Err(Error::NotFound)));
+        assert!(matches!(store.get("a", Wanted::all()).await, Err(Error::NotFound)));
         assert_eq!(faulty.requests(), 1);
     }
 
@@ -179,9 +222,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_try_begins_after_the_time_to_give_up() {
         let (faulty, store) = flaky(1000);
-        faulty.script([Fault::Error; 1000]);
+        faulty.set_odds(Odds { error: 1.0, ..Odds::default() });
         let begun = Instant::now();
-        store.get("a", None).await.unwrap_err();
+        store.get("a", Wanted::all()).await.unwrap_err();
         assert!(begun.elapsed() <= GIVE_UP, "{:?}", begun.elapsed());
         assert!(faulty.requests() > 5);
     }

@@ -4,12 +4,12 @@
 //! JuiceFS keeps with an object. The SDK retries nothing; that is [`Retry`](super::retry::Retry).
 
 mod address;
+mod bounds;
 mod client;
 mod credentials;
 mod failure;
 mod http;
 mod proxy;
-mod tls;
 mod tunnel;
 mod via;
 
@@ -29,19 +29,22 @@ use bytes::Bytes;
 
 use self::address::Address;
 pub use self::address::Service;
+use self::bounds::PAGE;
 use self::client::Connection;
 use self::failure::Failure;
+pub use self::failure::without_request;
 use super::tier::Tiers;
+use super::wanted::{Body, Excess, Wanted};
 use super::{Object, ObjectStore, Spec};
 use crate::crc32c::crc32c;
 use crate::error::{Error, Result};
-use crate::page;
 
 /// User metadata with the checksum of a body: a decimal CRC-32C.
 const CHECKSUM: &str = "Crc32c";
 
-/// Most keys that one request can list.
-const PAGE: usize = 1000;
+/// Pages without a key that a listing may have one after the other: servers skip what was deleted,
+/// but not for ever.
+const EMPTY_PAGES: usize = 100;
 
 /// One bucket.
 pub struct S3Store {
@@ -55,7 +58,7 @@ impl S3Store {
     pub fn new(service: Service, spec: &Spec) -> Result<Self> {
         let env = |name: &str| {
             let own = spec.env.get(name).map(|value| value.expose().to_owned());
-            own.or_else(|| std::env::var(name).ok()).filter(|value| !value.is_empty())
+            own.or_else(|| spec.policy.lent(name)).filter(|value| !value.is_empty())
         };
         let address = service.address(&spec.bucket, &env)?;
         let connection = Connection::new(service, spec, &address, &env)?;
@@ -76,7 +79,8 @@ impl S3Store {
         Error::Storage { place, action, key, cause: cause.into() }
     }
 
-    async fn fetch(&self, key: &str, range: Option<&Range<u64>>) -> Result<Option<Bytes>> {
+    async fn fetch(&self, key: &str, wanted: &Wanted) -> Result<Option<Bytes>> {
+        let range = wanted.part.as_ref();
         let mut request = self.client().await?.get_object().bucket(&self.address.bucket).key(key);
         if let Some(range) = range {
             request = request.range(format!("bytes={}-{}", range.start, range.end - 1));
@@ -90,26 +94,28 @@ impl S3Store {
         };
         let is_whole = answer.content_range().is_none();
         let checksum = answer.metadata().and_then(|of| of.get(&CHECKSUM.to_lowercase())).cloned();
-        let body = self.collect(key, answer).await?;
+        // A server may answer with all of it.
+        let limit = if is_whole { wanted.most } else { wanted.length() };
+        let body = self.collect(key, answer, limit).await?;
         let Some(range) = range else {
             self.verify(key, &body, checksum.as_deref())?;
             return Ok(Some(body));
         };
-        // A server may answer with all of it.
         Ok(Some(if is_whole { super::part(&body, range) } else { body }))
     }
 
-    /// The body in one buffer, whose size is known before.
-    async fn collect(&self, key: &str, answer: GetObjectOutput) -> Result<Bytes> {
-        let promised = answer.content_length().and_then(|length| usize::try_from(length).ok());
-        let mut body = page::Buffer::with_capacity(promised.unwrap_or_default());
+    /// The body in one buffer, whose size is known before; no more than `limit` bytes of it.
+    async fn collect(&self, key: &str, answer: GetObjectOutput, limit: u64) -> Result<Bytes> {
+        let promised = answer.content_length().and_then(|length| u64::try_from(length).ok());
+        let refuse = |excess: Excess| excess.of(&self.place, key);
+        let mut body = Body::new(limit, promised).map_err(refuse)?;
         let mut stream = answer.body;
         while let Some(piece) = stream.next().await {
             let piece = piece.map_err(|error| self.failed("get", key, failure::causes(&error)))?;
-            body.extend(&piece);
+            body.extend(&piece).map_err(refuse)?;
         }
         match promised {
-            Some(promised) if promised != body.len() => {
+            Some(promised) if promised != body.len() as u64 => {
                 let cause = format!("{} of {promised} bytes came", body.len());
                 Err(self.failed("get", key, cause))
             }
@@ -162,6 +168,10 @@ impl S3Store {
         if more && next.is_none() {
             return Err(failed("a listing goes on but does not say how".to_owned()));
         }
+        if answer.contents().len() > limit.min(PAGE) {
+            let count = answer.contents().len();
+            return Err(failed(format!("{count} keys were listed, and {keys} were asked for")));
+        }
         let mut found = Vec::with_capacity(answer.contents().len());
         for object in answer.contents() {
             let raw = object.key().unwrap_or_default();
@@ -185,12 +195,12 @@ impl ObjectStore for S3Store {
         &self.place
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
-        if range.as_ref().is_some_and(Range::is_empty) {
+    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
+        if wanted.part.as_ref().is_some_and(Range::is_empty) {
             // No request can ask for nothing, but whether the object is there is still told.
             return self.head(key).await.map(|_| Bytes::new());
         }
-        Ok(self.fetch(key, range.as_ref()).await?.unwrap_or_default())
+        Ok(self.fetch(key, &wanted).await?.unwrap_or_default())
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
@@ -248,21 +258,31 @@ impl ObjectStore for S3Store {
             None => "",
         };
         let mut found: Vec<Object> = Vec::new();
-        let mut token = None;
-        while found.len() < limit {
+        let (mut token, mut empty) = (None, 0);
+        if limit == 0 {
+            return Ok(found);
+        }
+        loop {
+            let asked = token.clone();
             let (page, next) = self.page(prefix, after, limit - found.len(), token).await?;
-            found.extend(page);
-            token = next;
-            if token.is_none() {
-                break;
+            let listed = found.last().into_iter().chain(&page);
+            if let Some((one, two)) =
+                listed.clone().zip(listed.skip(1)).find(|(one, two)| one.key >= two.key)
+            {
+                let cause = format!("{:?} was listed before {:?}", one.key, two.key);
+                return Err(self.failed("list", prefix, cause));
             }
+            empty = if page.is_empty() { empty + 1 } else { 0 };
+            found.extend(page);
+            if next.is_none() || found.len() >= limit {
+                return Ok(found);
+            }
+            if next == asked || empty > EMPTY_PAGES {
+                let cause = "the listing goes on without getting anywhere".to_owned();
+                return Err(self.failed("list", prefix, cause));
+            }
+            token = next;
         }
-        found.truncate(limit);
-        if let Some(two) = found.windows(2).find(|two| two[0].key >= two[1].key) {
-            let cause = format!("{:?} was listed before {:?}", two[0].key, two[1].key);
-            return Err(self.failed("list", prefix, cause));
-        }
-        Ok(found)
     }
 
     async fn create(&self) -> Result<()> {
@@ -290,6 +310,10 @@ impl ObjectStore for S3Store {
                 failure => Err(failure.into_error(&self.place, "create", &self.address.bucket)),
             },
         }
+    }
+
+    fn checks_whole(&self) -> bool {
+        self.address.checksum
     }
 }
 

@@ -1,14 +1,13 @@
 //! Objects spread over several buckets by their keys, as JuiceFS does it: which bucket an object is
 //! in is part of the format.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::try_join_all;
 
-use super::{Object, ObjectStore};
+use super::{Object, ObjectStore, Wanted};
 use crate::error::{Error, Result};
 
 /// Most buckets that JuiceFS allows.
@@ -40,8 +39,8 @@ impl ObjectStore for Sharded {
         &self.place
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
-        self.bucket(key).get(key, range).await
+    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
+        self.bucket(key).get(key, wanted).await
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
@@ -71,6 +70,10 @@ impl ObjectStore for Sharded {
 
     fn has_cheap_ranges(&self) -> bool {
         self.buckets.iter().all(|bucket| bucket.has_cheap_ranges())
+    }
+
+    fn checks_whole(&self) -> bool {
+        self.buckets.iter().all(|bucket| bucket.checks_whole())
     }
 }
 

@@ -1,9 +1,11 @@
 //! What it takes to open a store: plain values, from wherever the caller has them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Metrics;
+use crate::policy::Policy;
 use crate::secret::Secret;
 
 /// How and where objects are stored. Its debug output shows no secret.
@@ -41,6 +43,8 @@ pub struct Spec {
     /// Goes before the environment of the process: what it says about keys, regions and
     /// proxies.
     pub env: BTreeMap<String, Secret>,
+    /// What of this may be opened.
+    pub policy: Arc<Policy>,
     /// Where requests are counted, if anywhere.
     pub metrics: Option<Metrics>,
 }
@@ -86,6 +90,7 @@ impl Spec {
             instance_credentials: false,
             sync: true,
             env: BTreeMap::new(),
+            policy: Policy::unrestricted(),
             metrics: None,
         }
     }

@@ -4,24 +4,52 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
+use crate::outage::{OBJECTS, Outage};
 
 /// A failure counts for so long, unless something succeeds before.
 const RECENT: Duration = Duration::from_mins(5);
 
 /// Shared by all who ask one store.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Trouble {
     last: Mutex<Option<(Instant, String)>>,
+    /// None if nobody needs a line in the log.
+    outage: Option<Outage>,
+}
+
+impl Default for Trouble {
+    fn default() -> Self {
+        Self { last: Mutex::default(), outage: Some(Outage::new(OBJECTS)) }
+    }
 }
 
 impl Trouble {
-    /// A try has failed.
-    pub fn met(&self, error: &Error) {
-        *self.lock() = Some((Instant::now(), error.to_string()));
+    /// Of a store whose failures go to somebody who tells them.
+    pub fn quiet() -> Self {
+        Self { last: Mutex::default(), outage: None }
     }
 
-    /// Something went well.
-    pub fn over(&self) {
+    /// A try has failed, and another will be made.
+    pub fn met(&self, error: &Error) {
+        *self.lock() = Some((Instant::now(), error.to_string()));
+        if let Some(outage) = &self.outage {
+            outage.failed(error);
+        }
+    }
+
+    /// A request has failed for good.
+    pub fn gave_up(&self, error: &Error) {
+        *self.lock() = Some((Instant::now(), error.to_string()));
+        if let Some(outage) = &self.outage {
+            outage.gave_up(error);
+        }
+    }
+
+    /// Something went well at this place.
+    pub fn over(&self, place: &str) {
+        if let Some(outage) = &self.outage {
+            outage.worked(place);
+        }
         let mut last = self.lock();
         if last.is_some() {
             *last = None;

@@ -10,6 +10,9 @@ pub fn parse_duration(text: &str) -> anyhow::Result<Duration> {
     if text.is_empty() {
         return Ok(Duration::ZERO);
     }
+    if text.starts_with('-') {
+        bail!("duration {text:?}: must not be negative");
+    }
     if let Ok(seconds) = text.parse::<f64>() {
         return from_seconds(text, seconds);
     }
@@ -77,6 +80,8 @@ mod tests {
 
     #[test]
     fn what_is_no_duration_is_refused() {
+        let told = parse_duration("-1s").unwrap_err().to_string();
+        assert!(told.contains("negative"), "{told}");
         for text in ["-1", "-1s", "s", "1x", "2 weeks", "1m2", "inf", "nan", "1e300"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }

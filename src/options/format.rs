@@ -1,8 +1,9 @@
 //! The options of a new volume, and of what may change in an existing one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use uuid::Uuid;
 
@@ -11,6 +12,7 @@ use super::storage::{Bucket, StorageOptions, default_bucket};
 use crate::meta::Meta;
 use crate::meta::record::Setting;
 use crate::meta::record::setting::block_size_for;
+use crate::policy::Policy;
 use crate::secret::Secret;
 use crate::volume::storage::Overrides;
 
@@ -60,6 +62,9 @@ pub struct FormatArgs {
     /// The private key itself, in place of a file
     #[arg(skip)]
     pub encrypt_key: Option<Secret>,
+    /// Which files may be read
+    #[arg(skip)]
+    pub policy: Arc<Policy>,
 }
 
 impl FormatArgs {
@@ -105,7 +110,7 @@ impl FormatArgs {
         setting.shards = self.shards;
         setting.encrypt_algo.clone_from(&self.encrypt_algo);
         if let Some(path) = &self.encrypt_rsa_key {
-            setting.encrypt_key = Secret::new(read_key(path)?);
+            setting.encrypt_key = Secret::new(self.read_key(path)?);
         }
         if let Some(key) = &self.encrypt_key {
             setting.encrypt_key = key.clone();
@@ -128,17 +133,16 @@ impl FormatArgs {
             setting.ranger_service.clone_from(service);
         }
         if let Some(path) = &self.kerberos_config_file {
-            setting.kerb_conf = std::fs::read_to_string(path)
-                .with_context(|| format!("kerberos configuration {}", path.display()))?;
+            setting.kerb_conf = self.policy.read_text("kerberos-config-file", path)?;
         }
         Ok(())
     }
-}
 
-fn read_key(path: &PathBuf) -> anyhow::Result<String> {
-    let pem = std::fs::read_to_string(path).with_context(|| format!("key {}", path.display()))?;
-    if !pem.contains("PRIVATE KEY-----") {
-        bail!("key {}: not a private key in PEM form", path.display());
+    fn read_key(&self, path: &Path) -> anyhow::Result<String> {
+        let pem = self.policy.read_text("encrypt-rsa-key", path)?;
+        if !pem.contains("PRIVATE KEY-----") {
+            bail!("key {}: not a private key in PEM form", path.display());
+        }
+        Ok(pem)
     }
-    Ok(pem)
 }

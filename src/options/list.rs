@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 
 use anyhow::bail;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Args, Command, FromArgMatches};
 
 use super::arguments::spelled;
@@ -80,8 +81,9 @@ impl MountArgs {
 }
 
 impl FormatArgs {
-    /// From options by their names, later ones before earlier ones. What is unknown is refused by
-    /// name.
+    /// From options by their names, later ones before earlier ones. They come from a Secret, so what
+    /// is wrong is told by the name of the option, or by its place in the list: what is no option may
+    /// be a part of a key.
     pub fn from_pairs<'a>(
         pairs: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
     ) -> anyhow::Result<Self> {
@@ -91,9 +93,9 @@ impl FormatArgs {
             .disable_help_flag(true);
         let known: Vec<&Arg> = command.get_arguments().collect();
         let mut words = vec![OsString::new()];
-        for (name, value) in pairs {
+        for (at, (name, value)) in pairs.into_iter().enumerate() {
             let Some(arg) = known.iter().find(|arg| is_named(arg, name)) else {
-                bail!("unknown option {name:?}");
+                bail!("number {} is not an option of format", at + 1);
             };
             match value {
                 Some(value) => words.push(format!("--{name}={value}").into()),
@@ -103,8 +105,8 @@ impl FormatArgs {
         }
         let mut words = spelled(&command, words);
         words.remove(0);
-        let matches = command.try_get_matches_from(words).map_err(|error| plain(&error))?;
-        Self::from_arg_matches(&matches).map_err(|error| plain(&error))
+        let matches = command.try_get_matches_from(words).map_err(|error| quiet(&error))?;
+        Self::from_arg_matches(&matches).map_err(|error| quiet(&error))
     }
 }
 
@@ -122,6 +124,18 @@ fn plain(error: &clap::Error) -> anyhow::Error {
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
     anyhow::anyhow!("{}", first.strip_prefix("error: ").unwrap_or(first))
+}
+
+/// What is wrong, without the value that is.
+fn quiet(error: &clap::Error) -> anyhow::Error {
+    match error.get(ContextKind::InvalidArg) {
+        // `--trash-days <TRASH_DAYS>`
+        Some(ContextValue::String(arg)) => {
+            let name = arg.split([' ', '=']).next().unwrap_or_default().trim_start_matches('-');
+            anyhow::anyhow!("option {name}: its value makes no sense")
+        }
+        _ => anyhow::anyhow!("the options contradict each other"),
+    }
 }
 
 /// The option of the command that an option of the list stands for.

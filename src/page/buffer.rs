@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut, Range};
 
 use bytes::Bytes;
 
-use super::pool::POOL;
+use super::pool::{POOL, zeroed};
 use super::{SIZE, SMALLEST};
 
 /// Larger ones hold no more memory than they were asked for, since they may stay for long.
@@ -27,8 +27,27 @@ impl Buffer {
         }
         let memory =
             if is_common(capacity) { POOL.take(capacity + SIZE) } else { vec![0; capacity + SIZE] };
-        let begin = memory.as_ptr().addr().next_multiple_of(SIZE) - memory.as_ptr().addr();
+        let begin = first_page(&memory);
         Self { memory, room: begin..begin + capacity, len: 0 }
+    }
+
+    /// As [`Buffer::with_capacity`]; nothing if the system has no memory. For numbers from outside.
+    pub fn try_with_capacity(capacity: usize) -> Option<Self> {
+        let rounded = if capacity < SMALLEST { capacity } else { capacity.checked_add(SIZE)? };
+        let memory = if rounded > capacity && is_common(capacity) {
+            POOL.try_take(rounded)?
+        } else {
+            zeroed(rounded)?
+        };
+        let begin = if rounded == capacity { 0 } else { first_page(&memory) };
+        Some(Self { memory, room: begin..begin + capacity, len: 0 })
+    }
+
+    /// As [`Buffer::exactly`]; nothing if the system has no memory.
+    pub fn try_exactly(len: usize) -> Option<Self> {
+        let mut buffer = Self::try_with_capacity(len)?;
+        buffer.len = len;
+        Some(buffer)
     }
 
     /// Full of whatever was in the memory, to be overwritten. Not for what stays: it may hold twice
@@ -58,12 +77,29 @@ impl Buffer {
         let needed = self.len + bytes.len();
         if needed > self.capacity() {
             let mut larger = Self::with_capacity(needed.max(2 * self.capacity()));
-            larger.extend(self);
+            larger.append(self);
             *self = larger;
         }
+        self.append(bytes);
+    }
+
+    /// As [`Buffer::extend`]; nothing if the system has no memory.
+    pub fn try_extend(&mut self, bytes: &[u8]) -> Option<()> {
+        let needed = self.len.checked_add(bytes.len())?;
+        if needed > self.capacity() {
+            let mut larger = Self::try_with_capacity(needed.max(2 * self.capacity()))?;
+            larger.append(self);
+            *self = larger;
+        }
+        self.append(bytes);
+        Some(())
+    }
+
+    /// There is room.
+    fn append(&mut self, bytes: &[u8]) {
         let begin = self.room.start + self.len;
         self.memory[begin..begin + bytes.len()].copy_from_slice(bytes);
-        self.len = needed;
+        self.len += bytes.len();
     }
 
     /// The bytes, to be shared. The memory is free when the last part of them is dropped.
@@ -74,6 +110,11 @@ impl Buffer {
     fn range(&self) -> Range<usize> {
         self.room.start..self.room.start + self.len
     }
+}
+
+/// Where the first page of some memory begins.
+fn first_page(memory: &[u8]) -> usize {
+    memory.as_ptr().addr().next_multiple_of(SIZE) - memory.as_ptr().addr()
 }
 
 /// Whether others are likely to need as much. Blocks are of such sizes.

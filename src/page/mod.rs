@@ -9,7 +9,7 @@ mod buffer;
 mod pool;
 
 pub use buffer::Buffer;
-pub use pool::let_go;
+pub use pool::{keep, let_go};
 
 /// As large as pages are anywhere that matters.
 const SIZE: usize = 4096;

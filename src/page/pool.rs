@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes that are kept at most.
+/// Bytes that are kept at most, unless it is said otherwise.
 const KEPT: usize = 32 << 20;
 /// What was not needed for so long goes back to the system.
 const LONG: Duration = Duration::from_secs(5);
@@ -14,6 +14,7 @@ pub static POOL: Pool = Pool::new();
 pub struct Pool(Mutex<Free>);
 
 struct Free {
+    kept: usize,
     /// What was used last is last.
     memory: Vec<(Instant, Vec<u8>)>,
     bytes: usize,
@@ -21,11 +22,20 @@ struct Free {
 
 impl Pool {
     const fn new() -> Self {
-        Self(Mutex::new(Free { memory: Vec::new(), bytes: 0 }))
+        Self(Mutex::new(Free { kept: KEPT, memory: Vec::new(), bytes: 0 }))
     }
 
     /// Memory of exactly this size, with anything in it.
     pub fn take(&self, size: usize) -> Vec<u8> {
+        self.find(size).unwrap_or_else(|| vec![0; size])
+    }
+
+    /// As [`Pool::take`]; nothing if the system has no memory.
+    pub fn try_take(&self, size: usize) -> Option<Vec<u8>> {
+        self.find(size).or_else(|| zeroed(size))
+    }
+
+    fn find(&self, size: usize) -> Option<Vec<u8>> {
         let mut free = self.lock();
         // What was used last is likely to be in the processor's cache.
         let found = free.memory.iter().rposition(|(_, memory)| memory.len() == size);
@@ -34,7 +44,7 @@ impl Pool {
             free.bytes -= size;
         }
         drop(free);
-        found.unwrap_or_else(|| vec![0; size])
+        found
     }
 
     /// What was kept longest goes if that is too much.
@@ -43,7 +53,7 @@ impl Pool {
         free.bytes += memory.len();
         free.memory.push((Instant::now(), memory));
         let mut gone = Vec::new();
-        while free.bytes > KEPT {
+        while free.bytes > free.kept {
             let (_, oldest) = free.memory.remove(0);
             free.bytes -= oldest.len();
             gone.push(oldest);
@@ -63,6 +73,19 @@ impl Pool {
     fn lock(&self) -> MutexGuard<'_, Free> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// So many zeros; nothing if the system has no memory.
+pub fn zeroed(size: usize) -> Option<Vec<u8>> {
+    let mut memory = Vec::new();
+    memory.try_reserve_exact(size).ok()?;
+    memory.resize(size, 0);
+    Some(memory)
+}
+
+/// From now on so many bytes are kept at most.
+pub fn keep(bytes: usize) {
+    POOL.lock().kept = bytes;
 }
 
 /// Gives back to the system what nobody has needed for a while. To be called now and then.

@@ -13,9 +13,13 @@ use tokio::task::JoinHandle;
 use super::base::Vfs;
 use super::dir::{Dir, Listed};
 use super::handles::{Fh, Handle};
+use crate::chunk::Reserved;
 use crate::error::{Error, Result};
+use crate::meta::Ino;
 use crate::meta::record::Attr;
-use crate::meta::{Ino, Name};
+
+/// What an attr in a page takes.
+const EACH: usize = 192;
 
 /// What a directory has read ahead.
 #[derive(Default)]
@@ -30,6 +34,7 @@ struct Page {
     /// Of this client, so far.
     changes: u64,
     attrs: HashMap<Ino, Attr>,
+    _room: Reserved,
 }
 
 /// A name in a listing with the attr of its node, if there still is one, and how old that is.
@@ -70,14 +75,14 @@ impl Vfs {
         ino: Ino,
         fh: Fh,
         offset: u64,
-        mut fits: impl FnMut(&Name) -> bool + Send,
+        mut fits: impl FnMut(&[u8]) -> bool + Send,
     ) -> Result<Vec<ListedNode>> {
         let handle = self.dir(ino, fh);
         let Handle::Dir(dir) = &*handle else { return Err(Error::NotDirectory) };
         // What was read ahead before a rewind is older than the listing.
         let page = dir.ahead().take().await.filter(|_| offset != 0);
         let mut is_full = false;
-        let fits = |name: &Name| {
+        let fits = |name: &[u8]| {
             let takes = fits(name);
             is_full |= !takes;
             takes
@@ -96,7 +101,7 @@ impl Vfs {
     }
 
     async fn with_attrs(&self, listed: &[Listed], page: Option<Page>) -> Result<Vec<ListedNode>> {
-        let is_dots = |one: &Listed| one.name.is_dot() || one.name.is_dot_dot();
+        let is_dots = |one: &Listed| matches!(&one.name[..], b"." | b"..");
         let read = async |page: Option<&Page>| {
             let known = |ino| page.and_then(|page| page.get(self, ino)).cloned();
             let mut nodes = Vec::with_capacity(listed.len());
@@ -133,11 +138,13 @@ impl Vfs {
         if self.options.attr_lifetime.is_zero() || ahead.is_vain.load(Ordering::Relaxed) {
             return;
         }
+        // It is held until it is asked for, if ever.
+        let Some(room) = self.memory.try_reserve(count * EACH) else { return };
         let (vfs, handle) = (Arc::clone(self), Arc::clone(handle));
         let reading = tokio::spawn(async move {
             let Handle::Dir(dir) = &*handle else { return None };
             let mut left = count;
-            let fits = |_: &Name| left.checked_sub(1).map(|less| left = less).is_some();
+            let fits = |_: &[u8]| left.checked_sub(1).map(|less| left = less).is_some();
             // Whoever asks for the page is told what fails.
             let listed = dir.list(&vfs, offset, fits).await.ok()?;
             let (begun, changes) = (Instant::now(), vfs.meta.own_changes());
@@ -146,7 +153,7 @@ impl Vfs {
             let attrs = vfs.meta.attrs(&inos).await.ok()?;
             let attrs = inos.into_iter().zip(attrs);
             let attrs = attrs.filter_map(|(ino, attr)| Some((ino, attr?))).collect();
-            Some(Page { begun, changes, attrs })
+            Some(Page { begun, changes, attrs, _room: room })
         });
         *ahead.lock() = Some(reading);
     }

@@ -1,7 +1,7 @@
 //! The file system of a mount: names, open files and directories, and the virtual files, over
 //! metadata and content.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use super::content::Content;
@@ -12,6 +12,8 @@ use super::metrics::OpMetrics;
 use super::notices::Notices;
 use super::options::{Bandwidth, VfsOptions};
 use super::told::Told;
+use super::unlocks::Unlocks;
+use crate::chunk::Budget;
 use crate::error::Result;
 use crate::meta::record::Attr;
 use crate::meta::{Caller, Ino, Meta};
@@ -32,9 +34,14 @@ pub struct Vfs {
     pub(super) internal: Arc<Internal>,
     pub(super) notices: Arc<Notices>,
     pub(super) handles: Handles,
+    /// For what is kept of open directories.
+    pub(super) memory: Arc<Budget>,
     pub(super) told: Told,
     /// Who holds ranges of which file locked: these go when the owner closes any handle of it.
     pub(super) lockers: Mutex<HashSet<(Ino, u64)>>,
+    pub(super) unlocks: Arc<Unlocks>,
+    /// Directories that were removed through this mount and that the kernel still refers to.
+    pub(super) removed_dirs: Mutex<HashMap<Ino, Attr>>,
     /// Of reading and writing.
     pub(super) pace: (Pace, Pace),
     identity: Identity,
@@ -53,17 +60,23 @@ pub struct VfsParts {
     pub log: Arc<AccessLog>,
     pub metrics: OpMetrics,
     pub options: VfsOptions,
+    /// For handles, and what is kept with them.
+    pub memory: Arc<Budget>,
 }
 
 impl Vfs {
     pub fn new(parts: VfsParts) -> Arc<Self> {
-        let VfsParts { root, meta, content, internal, notices, log, metrics, options } = parts;
+        let VfsParts { root, meta, content, internal, notices, log, .. } = parts;
+        let VfsParts { metrics, options, memory, .. } = parts;
         Arc::new(Self {
             root,
             identity: Identity::new(&options),
-            handles: Handles::default(),
+            handles: Handles::new(Arc::clone(&memory)),
+            memory,
             told: Told::default(),
             lockers: Mutex::default(),
+            unlocks: Arc::default(),
+            removed_dirs: Mutex::default(),
             pace: Default::default(),
             meta,
             content,

@@ -2,8 +2,10 @@
 //!
 //! Runs in tasks of its own, so that nothing is lost or done twice if a caller goes away.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
@@ -14,8 +16,22 @@ use crate::chunk::Upload;
 use crate::error::{Error, Result};
 use crate::meta::record::Slice;
 
-/// Uploads a draft from its first block to its last, then commits what can be.
+/// Uploads a draft from its first block to its last, then commits what can be. A panic fails the draft:
+/// a flush waits for it.
 pub async fn carry(
+    file: Arc<File>,
+    number: u64,
+    blocks: UnboundedReceiver<Block>,
+    failed: CancellationToken,
+) {
+    let work = upload_and_commit(Arc::clone(&file), number, blocks, failed);
+    if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+        let error = Error::internal("storing what was written", "the task panicked");
+        fail(&file, number, &error);
+    }
+}
+
+async fn upload_and_commit(
     file: Arc<File>,
     number: u64,
     blocks: UnboundedReceiver<Block>,

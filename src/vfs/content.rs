@@ -11,7 +11,7 @@ use super::drain::{Drain, drain};
 use super::file::{File, Taken};
 use super::reader::Reader;
 use crate::chunk::{Budget, Reclaim, Reserved, Store};
-use crate::error::{Error, Result};
+use crate::error::{Result, joined};
 use crate::meta::client::Opened;
 use crate::meta::op::zeros::check_end;
 use crate::meta::record::Attr;
@@ -209,7 +209,7 @@ impl Content {
     {
         // At once, so that whoever waits holds the handle of the work and not the work.
         let task = self.runtime.spawn(work);
-        async move { task.await.unwrap_or(Err(Error::Interrupted)) }
+        joined("completing an operation", task)
     }
 
     pub(super) fn known(&self, ino: Ino) -> Option<Arc<File>> {

@@ -176,7 +176,9 @@ impl File {
             }
             None => self.begin(&mut state, index, pos),
         };
-        let Some((_, draft)) = state.pending.find(number) else { return Err(Error::Interrupted) };
+        let Some((_, draft)) = state.pending.find(number) else {
+            return Err(Error::internal("writing", "a draft is gone"));
+        };
         let bytes = &bytes[..len.min(draft.room(pos))];
         if let Some(wanted) = draft.wants(pos, bytes.len()) {
             let Some(reserved) = self.content.take_room(wanted, room) else {

@@ -8,8 +8,10 @@ use uuid::Uuid;
 
 use super::base::{Node, Vfs};
 use super::dir::Dir;
-use super::handles::{Fh, FileHandle, Handle};
+use super::handles::{Fh, FileHandle, Handle, Room};
+use super::unlocks::Unlock;
 use crate::error::{Error, Result};
+use crate::meta::record::Attr;
 use crate::meta::{Caller, Ino, Name};
 
 /// A file or directory that was opened.
@@ -26,7 +28,7 @@ pub struct OpenedNode {
 
 /// What the last handle of a file leaves to be done.
 #[must_use]
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Closing {
     /// Its owner of locks by flock(2), which go.
     pub flock: Option<u64>,
@@ -34,24 +36,27 @@ pub struct Closing {
     pub lockers: Vec<u64>,
     /// Its names are gone, and with the handle the file goes.
     pub removed: bool,
+    /// There as long as the locks are, for those who wait for them to be free.
+    unlock: Option<Unlock>,
 }
 
 impl Closing {
     /// Whether nothing is left to be done.
     pub fn is_done(&self) -> bool {
-        *self == Self::default()
+        self.flock.is_none() && self.lockers.is_empty() && !self.removed
     }
 }
 
 impl Vfs {
     pub async fn open(&self, caller: &Caller, ino: Ino, flags: OFlag) -> Result<OpenedNode> {
+        let room = self.handles.room()?;
         if self.internal.attr(ino).is_some() {
             let opened = self.internal.open(caller, ino, flags)?;
-            let fh = self.handles.add(Handle::Virtual(ino, opened));
+            let fh = self.handles.add(Handle::Virtual(ino, opened), room);
             return Ok(OpenedNode { fh, keep_cache: false, direct: true, stale_attr: false });
         }
         let (opened, reader) = self.content.open(caller, ino, flags).await?;
-        let fh = self.handles.add(Handle::File(FileHandle::new(reader, false)));
+        let fh = self.handles.add(Handle::File(FileHandle::new(reader, false)), room);
         let stale_attr = self.told.differs(ino, &opened.attr);
         Ok(OpenedNode { fh, keep_cache: opened.keep_cache, direct: false, stale_attr })
     }
@@ -65,9 +70,10 @@ impl Vfs {
         exclusive: bool,
     ) -> Result<(Node, OpenedNode)> {
         let name = self.free_name(dir, name)?;
+        let room = self.handles.room()?;
         let umask = self.umask(umask);
         let made = self.meta.create(caller, dir, &name, (mode, umask), exclusive).await?;
-        Ok(self.opened_new(made))
+        Ok(self.opened_new(made, room))
     }
 
     /// Makes and opens a file without a name. For a moment it has one.
@@ -77,10 +83,11 @@ impl Vfs {
         dir: Ino,
         (mode, umask): (u16, u16),
     ) -> Result<(Node, OpenedNode)> {
+        let room = self.handles.room()?;
         let name = Name::new(format!("tmpfile_{}", Uuid::new_v4()))?;
         let umask = self.umask(umask);
         let made = self.meta.create(caller, dir, &name, (mode, umask), true).await?;
-        let (mut node, opened) = self.opened_new(made);
+        let (mut node, opened) = self.opened_new(made, room);
         if let Err(error) = self.meta.unlink_with(&Caller::root(), dir, &name, true).await {
             self.abandon(opened.fh, node.ino).await;
             return Err(error);
@@ -89,16 +96,17 @@ impl Vfs {
         Ok((node, opened))
     }
 
-    fn opened_new(&self, (ino, attr): (Ino, crate::meta::record::Attr)) -> (Node, OpenedNode) {
+    fn opened_new(&self, (ino, attr): (Ino, Attr), room: Room) -> (Node, OpenedNode) {
         let reader = self.content.reader(ino, &attr);
-        let fh = self.handles.add(Handle::File(FileHandle::new(reader, false)));
+        let fh = self.handles.add(Handle::File(FileHandle::new(reader, false)), room);
         let opened = OpenedNode { fh, keep_cache: true, direct: false, stale_attr: false };
         (Node { ino, attr }, opened)
     }
 
     /// Opens a directory. Its listing begins when it is asked for.
-    pub fn open_dir(&self, ino: Ino) -> Fh {
-        self.handles.add(Handle::Dir(Dir::new(ino)))
+    pub fn open_dir(&self, ino: Ino) -> Result<Fh> {
+        let room = self.handles.room()?;
+        Ok(self.handles.add(Handle::Dir(Dir::new(ino)), room))
     }
 
     pub fn close_dir(&self, ino: Ino, fh: Fh) {
@@ -140,6 +148,14 @@ impl Vfs {
 
     /// Gives a handle back. What is left to be done then takes time.
     pub fn release(&self, ino: Ino, fh: Fh, flock: Option<u64>) -> Closing {
+        let mut closing = self.closing(ino, fh, flock);
+        if closing.flock.is_some() || !closing.lockers.is_empty() {
+            closing.unlock = Some(self.unlocks.begin(ino));
+        }
+        closing
+    }
+
+    fn closing(&self, ino: Ino, fh: Fh, flock: Option<u64>) -> Closing {
         let Some(handle) = self.handles.remove(fh, ino) else {
             // Another process's: nothing is open here, but its lock is the session's.
             return Closing { flock, ..Closing::default() };
@@ -147,7 +163,7 @@ impl Vfs {
         let Handle::File(file) = &*handle else { return Closing::default() };
         let mut lockers: Vec<u64> = file.lockers().iter().copied().collect();
         lockers.retain(|owner| self.is_locker(ino, *owner));
-        Closing { flock, lockers, removed: self.meta.give_back(ino) }
+        Closing { flock, lockers, removed: self.meta.give_back(ino), unlock: None }
     }
 
     /// Does what a released handle has left to be done.
@@ -159,6 +175,7 @@ impl Vfs {
         for owner in closing.lockers {
             done = done.and(self.unlock_ranges(ino, owner).await);
         }
+        drop(closing.unlock);
         if closing.removed {
             done = done.and(self.meta.drop_removed(ino).await);
         }

@@ -3,6 +3,9 @@
 //! A number is only a way to find what is open quickly. One that is not known here, because another
 //! process gave it out, is opened again from its inode, so nothing that the kernel holds depends on
 //! the life of this process.
+//!
+//! How many there are is up to those who use the mount, so each has its room reserved before anything is
+//! opened.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +15,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::dir::Dir;
 use super::internal::Virtual;
 use super::reader::Reader;
+use crate::chunk::{Budget, Reserved};
+use crate::error::{Error, Result};
 use crate::meta::Ino;
+
+/// What an open file takes: its handle, its file, what metadata keeps of it.
+const EACH: usize = 2 << 10;
 
 /// The number of a handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +43,19 @@ pub struct FileHandle {
 
 pub struct Handles {
     next: AtomicU64,
-    open: Mutex<HashMap<Fh, Arc<Handle>>>,
+    memory: Arc<Budget>,
+    open: Mutex<HashMap<Fh, Opened>>,
+}
+
+/// Room for one handle.
+pub struct Room {
+    _reserved: Reserved,
+}
+
+struct Opened {
+    handle: Arc<Handle>,
+    /// None for one that another process opened: it is there, whatever it takes.
+    _room: Option<Room>,
 }
 
 impl FileHandle {
@@ -58,50 +78,57 @@ impl Handle {
     }
 }
 
-impl Default for Handles {
-    /// Numbers begin at the time of day, so that those of an earlier process are never met again.
-    fn default() -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { next: AtomicU64::new((now.as_secs() & 0x7FFF_FFFF) << 32), open: Mutex::default() }
-    }
-}
-
 impl Handles {
-    pub fn add(&self, handle: Handle) -> Fh {
+    /// Numbers begin at the time of day, so that those of an earlier process are never met again.
+    pub fn new(memory: Arc<Budget>) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let next = AtomicU64::new((now.as_secs() & 0x7FFF_FFFF) << 32);
+        Self { next, memory, open: Mutex::default() }
+    }
+
+    /// Room for one more.
+    pub fn room(&self) -> Result<Room> {
+        let reserved = self.memory.try_reserve(EACH).ok_or(Error::TooManyOpen)?;
+        Ok(Room { _reserved: reserved })
+    }
+
+    pub fn add(&self, handle: Handle, room: Room) -> Fh {
         let fh = Fh(self.next.fetch_add(1, Ordering::Relaxed) + 1);
-        self.lock().insert(fh, Arc::new(handle));
+        self.lock().insert(fh, Opened { handle: Arc::new(handle), _room: Some(room) });
         fh
     }
 
     /// What is open by this number, if it is this inode.
     pub fn find(&self, fh: Fh, ino: Ino) -> Option<Arc<Handle>> {
-        self.lock().get(&fh).filter(|handle| handle.ino() == ino).cloned()
+        let open = self.lock();
+        let handle = &open.get(&fh)?.handle;
+        (handle.ino() == ino).then(|| Arc::clone(handle))
     }
 
     /// Puts a handle where the kernel expects it. Whoever was first stays.
     pub fn rebuild(&self, fh: Fh, handle: Handle) -> Arc<Handle> {
         let mut open = self.lock();
-        let known = open.get(&fh).filter(|known| known.ino() == handle.ino());
+        let known = open.get(&fh).filter(|known| known.handle.ino() == handle.ino());
         if let Some(known) = known {
-            return Arc::clone(known);
+            return Arc::clone(&known.handle);
         }
         let handle = Arc::new(handle);
-        open.insert(fh, Arc::clone(&handle));
+        open.insert(fh, Opened { handle: Arc::clone(&handle), _room: self.room().ok() });
         handle
     }
 
     pub fn remove(&self, fh: Fh, ino: Ino) -> Option<Arc<Handle>> {
         let mut open = self.lock();
-        open.get(&fh).filter(|handle| handle.ino() == ino)?;
-        open.remove(&fh)
+        open.get(&fh).filter(|opened| opened.handle.ino() == ino)?;
+        open.remove(&fh).map(|opened| opened.handle)
     }
 
     /// Takes all that is open.
     pub fn clear(&self) -> Vec<Arc<Handle>> {
-        self.lock().drain().map(|(_, handle)| handle).collect()
+        self.lock().drain().map(|(_, opened)| opened.handle).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Fh, Arc<Handle>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Fh, Opened>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,7 +10,7 @@ use super::dir::Listed;
 use super::handles::{Fh, Handle};
 use crate::error::{Error, Result};
 use crate::meta::record::{Attr, CHUNK_SIZE};
-use crate::meta::{Caller, Ino, Name};
+use crate::meta::{Caller, Ino};
 
 /// What lseek(2) looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,7 +167,7 @@ impl Vfs {
         ino: Ino,
         fh: Fh,
         offset: u64,
-        fits: impl FnMut(&Name) -> bool + Send,
+        fits: impl FnMut(&[u8]) -> bool + Send,
     ) -> Result<Vec<Listed>> {
         let handle: Arc<Handle> = self.dir(ino, fh);
         match &*handle {

@@ -18,6 +18,12 @@ use crate::meta::{Ino, LockOwner};
 const ALL: RangeInclusive<u64> = 0..=u64::MAX;
 
 impl Vfs {
+    /// Waits until handles of the file that were released before this call have given up what was
+    /// locked through them. Who asks for a lock must come here in the order of the requests.
+    pub fn earlier_unlocks(&self, ino: Ino) -> impl Future<Output = ()> + Send + use<> {
+        self.unlocks.earlier(ino)
+    }
+
     /// Sets or (with no kind) releases a lock on the whole file. The wait ends by dropping the
     /// future.
     pub async fn flock(

@@ -34,6 +34,7 @@ mod pending;
 mod reader;
 mod streams;
 mod told;
+mod unlocks;
 mod xattrs;
 
 pub use ahead::ListedNode;

@@ -13,14 +13,32 @@ impl Vfs {
         if let Some((ino, attr)) = self.internal.find(dir, name) {
             return Ok(Node { ino, attr });
         }
-        let name = Name::new(name)?;
-        // Nothing of the volume above is in sight.
-        let name = if name.is_dot_dot() && dir == self.root() { Name::new(".")? } else { name };
-        let (ino, attr) = self.meta.lookup(caller, dir, &name).await?;
+        // Only who goes by numbers asks for these: an NFS server that finds its way back.
+        match name {
+            b"." => return self.lookup_self(dir).await,
+            b".." => return self.lookup_parent(dir).await,
+            _ => {}
+        }
+        let (ino, attr) = self.meta.lookup(caller, dir, &Name::new(name)?).await?;
         // What is not stored yet counts as well.
         let attr =
             if self.content.length(ino).is_some() { self.content.attr(ino).await? } else { attr };
         Ok(Node { ino, attr })
+    }
+
+    /// A node by its number alone. Outside of what is mounted there is none.
+    async fn lookup_self(&self, ino: Ino) -> Result<Node> {
+        if ino != self.root() && !self.meta.is_below(self.root(), ino).await? {
+            return Err(Error::NotFound);
+        }
+        Ok(Node { ino, attr: self.getattr(ino).await? })
+    }
+
+    /// The directory above; that of the root is the root itself.
+    async fn lookup_parent(&self, dir: Ino) -> Result<Node> {
+        let attr = self.meta.getattr(dir).await?.into_dir()?;
+        let parent = if dir == self.root() { dir } else { attr.parent };
+        self.lookup_self(parent).await
     }
 
     pub async fn mknod(
@@ -77,7 +95,10 @@ impl Vfs {
 
     pub async fn rmdir(&self, caller: &Caller, dir: Ino, name: &[u8]) -> Result<()> {
         let name = self.own_name(dir, name)?;
-        self.meta.rmdir(caller, dir, &name).await
+        if let Some((ino, attr)) = self.meta.remove_dir(caller, dir, &name, false).await? {
+            self.keep_removed_dir(ino, &attr);
+        }
+        Ok(())
     }
 
     pub async fn rename(

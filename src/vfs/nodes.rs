@@ -1,5 +1,6 @@
 //! Nodes: attributes, flags, access, and the space that is left.
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::base::{Node, Vfs};
@@ -8,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::meta::op::setattr::AttrSet;
 use crate::meta::record::attr::flag;
 use crate::meta::record::{AclKind, Attr};
-use crate::meta::{Caller, Ino, StatFs};
+use crate::meta::{Caller, Ino, StatFs, Timestamp};
 
 /// What setattr is to change; the length goes its own way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -18,6 +19,9 @@ pub struct NodeChange {
     /// The open file that it was asked through.
     pub fh: Option<Fh>,
 }
+
+/// Removed directories that are remembered; mostly the kernel lets go of them at once.
+const REMOVED_DIRS: usize = 4096;
 
 /// The flags of chattr(1) that a file can have.
 const FLAGS: [(u32, u8); 3] = [
@@ -31,8 +35,30 @@ impl Vfs {
     pub async fn getattr(&self, ino: Ino) -> Result<Attr> {
         match self.internal.attr(ino) {
             Some(attr) => Ok(attr),
-            None => self.content.attr(ino).await,
+            None => match self.content.attr(ino).await {
+                Err(Error::NotFound) => self.removed_dir(ino).ok_or(Error::NotFound),
+                found => found,
+            },
         }
+    }
+
+    /// Remembers a directory that is removed, as long as the kernel refers to it: somebody may have
+    /// it open, or work in it.
+    pub(super) fn keep_removed_dir(&self, ino: Ino, attr: &Attr) {
+        let mut removed = self.removed_dirs.lock().unwrap_or_else(PoisonError::into_inner);
+        if removed.len() < REMOVED_DIRS {
+            removed.insert(ino, Attr { nlink: 0, ctime: Timestamp::now(), ..attr.clone() });
+        }
+    }
+
+    fn removed_dir(&self, ino: Ino) -> Option<Attr> {
+        let removed = self.removed_dirs.lock().unwrap_or_else(PoisonError::into_inner);
+        removed.get(&ino).cloned()
+    }
+
+    /// The kernel does not refer to a node any more.
+    pub fn forget(&self, ino: Ino) {
+        self.removed_dirs.lock().unwrap_or_else(PoisonError::into_inner).remove(&ino);
     }
 
     /// A node's attr for the kernel, and how much of its lifetime is over: the kernel asks again for a

@@ -11,6 +11,11 @@ use crate::meta::{Caller, Ino};
 const CAPABILITY: &[u8] = b"security.capability";
 const SELINUX: &[u8] = b"security.selinux";
 
+/// For privileged processes; others do not see that there are any.
+const TRUSTED: &[u8] = b"trusted.";
+/// What the names of attributes begin with. Those in `system.` are ACLs, which are no attributes here.
+const NAMESPACES: [&[u8]; 3] = [b"user.", TRUSTED, b"security."];
+
 /// What a name stands for here.
 enum Meaning {
     Plain,
@@ -37,7 +42,7 @@ impl Vfs {
         }
         match self.meaning(name) {
             Meaning::Acl(kind) => Ok(self.meta.facl(ino, kind).await?.to_xattr()),
-            _ => self.meta.xattr(ino, name).await,
+            _ => or_foreign(name, self.meta.xattr(ino, name).await),
         }
     }
 
@@ -50,16 +55,15 @@ impl Vfs {
         flags: u32,
     ) -> Result<()> {
         let mode = XattrMode::from_flags(flags)?;
-        match self.changeable(ino, name)? {
-            Some(kind) => {
-                let rule = AclRule::from_xattr(value)?;
-                self.meta.set_facl(caller, ino, kind, &rule).await?;
-                // The kernel keeps the mode, which an access rule changes.
-                self.notices.attr_changed(ino);
-                Ok(())
-            }
-            None => self.meta.set_xattr(ino, name, value, mode).await,
-        }
+        let Some(kind) = self.changeable(ino, name)? else {
+            check_namespace(name)?;
+            return self.meta.set_xattr(ino, name, value, mode).await;
+        };
+        let rule = AclRule::from_xattr(value)?;
+        self.meta.set_facl(caller, ino, kind, &rule).await?;
+        // The kernel keeps the mode, which an access rule changes.
+        self.notices.attr_changed(ino);
+        Ok(())
     }
 
     pub async fn remove_xattr(&self, caller: &Caller, ino: Ino, name: &[u8]) -> Result<()> {
@@ -69,18 +73,19 @@ impl Vfs {
                 self.notices.attr_changed(ino);
                 Ok(())
             }
-            None => self.meta.remove_xattr(ino, name).await,
+            None => or_foreign(name, self.meta.remove_xattr(ino, name).await),
         }
     }
 
-    /// Every name, each ended by NUL.
-    pub async fn xattr_names(&self, ino: Ino) -> Result<Bytes> {
+    /// Every name that the caller may see, each ended by NUL.
+    pub async fn xattr_names(&self, caller: &Caller, ino: Ino) -> Result<Bytes> {
         if self.internal.attr(ino).is_some() {
             return Ok(Bytes::new());
         }
         let mut names = BytesMut::new();
         for name in self.meta.xattrs(ino).await? {
-            if !matches!(self.meaning(name.as_bytes()), Meaning::Off) {
+            let is_hidden = !caller.is_root() && name.as_bytes().starts_with(TRUSTED);
+            if !is_hidden && !matches!(self.meaning(name.as_bytes()), Meaning::Off) {
                 names.put_slice(name.as_bytes());
                 names.put_u8(0);
             }
@@ -112,5 +117,40 @@ impl Vfs {
             _ => self.options.xattr || self.has_acls(),
         };
         if on { Meaning::Plain } else { Meaning::Off }
+    }
+}
+
+/// Whether a new attribute may have this name.
+fn check_namespace(name: &[u8]) -> Result<()> {
+    match NAMESPACES.iter().find(|namespace| name.starts_with(namespace)) {
+        Some(namespace) if namespace.len() < name.len() => Ok(()),
+        Some(_) => Err(Error::Invalid),
+        None => Err(Error::NotSupported),
+    }
+}
+
+/// Another client may have made an attribute outside of the namespaces, which is read and removed like
+/// others. If there is none, there never could be.
+fn or_foreign<T>(name: &[u8], result: Result<T>) -> Result<T> {
+    match result {
+        Err(Error::NoAttribute) => check_namespace(name).and(Err(Error::NoAttribute)),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_a_namespace() {
+        for name in ["user.a", "trusted.a", "security.a", "user.."] {
+            assert!(check_namespace(name.as_bytes()).is_ok(), "{name}");
+        }
+        for name in ["a", "user", "users.a", "system.a", "com.apple.a", ".user.a"] {
+            let refused = check_namespace(name.as_bytes());
+            assert!(matches!(refused, Err(Error::NotSupported)), "{name}");
+        }
+        assert!(matches!(check_namespace(b"user."), Err(Error::Invalid)));
     }
 }

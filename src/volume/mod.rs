@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
-use crate::chunk::{Cache, Compression, Layout, Parts, Store, VolumeCache};
-use crate::error::{Error, Result};
+use crate::chunk::{Cache, CacheOwner, Compression, Layout, Parts, Store, VolumeCache};
+use crate::error::{Error, Result, joined};
 use crate::meta::record::Setting;
 use crate::meta::record::setting::Compression as Packing;
 use crate::meta::{Meta, SliceStore};
@@ -47,15 +47,23 @@ impl Volume {
         // Before the setting is looked at: what changes from now on is not missed.
         let changes = meta.setting_changes();
         let setting = meta.facts().setting();
-        let VolumeOptions { storage, mut data, budget, cache, cache_share, registry, root } =
-            options;
+        let VolumeOptions {
+            storage,
+            mut data,
+            budget,
+            cache,
+            cache_owner,
+            cache_share,
+            registry,
+            root,
+        } = options;
         let metrics = Metrics::register(&registry)?;
         let trouble = Arc::clone(metrics.trouble());
         let storage = Overrides { metrics: Some(metrics), ..storage };
         let objects = Arc::new(Live::new(object::open(&storage::spec(&setting, &storage)?)?));
         let layout = layout(&setting)?;
         let cache = match cache {
-            Some(cache) => Some(part_of(cache, &setting, layout, cache_share).await?),
+            Some(cache) => Some(part_of(cache, cache_owner, &setting, layout, cache_share).await?),
             None => None,
         };
         data.read_only |= meta.facts().options.read_only;
@@ -146,13 +154,16 @@ pub fn compression(setting: &Setting) -> Result<Compression> {
 /// The volume's part of the cache. Looks at directories, so it is asked off the async threads.
 async fn part_of(
     cache: Arc<Cache>,
+    owner: Option<CacheOwner>,
     setting: &Setting,
     layout: Layout,
     share: Option<u64>,
 ) -> Result<Arc<VolumeCache>> {
     let uuid = setting.uuid.clone();
-    let opened = tokio::task::spawn_blocking(move || cache.volume(&uuid, layout, share)).await;
-    opened.unwrap_or(Err(Error::Interrupted))
+    let opened = tokio::task::spawn_blocking(move || {
+        cache.owned_volume(&uuid, owner.as_ref(), layout, share)
+    });
+    joined("opening the cache", opened).await
 }
 
 /// Opens the store of objects anew with each change of the setting. One that cannot be opened leaves

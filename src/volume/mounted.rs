@@ -11,10 +11,11 @@ use tokio::runtime::Handle;
 use tracing::{debug, warn};
 
 use super::Volume;
-use crate::error::{Error, Result};
+use crate::chunk::Budget;
+use crate::error::{Result, joined};
 use crate::fuse::{End, Mount, MountOptions, Served, Session, Setup, Unmount, Wishes};
 use crate::meta::Ino;
-use crate::vfs::internal::Parts;
+use crate::vfs::internal::{Parts, Shown};
 use crate::vfs::{
     AccessLog, Bandwidth, Content, Internal, Notices, OpMetrics, Vfs, VfsOptions, VfsParts,
 };
@@ -32,6 +33,10 @@ pub struct MountRequest {
     pub mount: MountOptions,
     pub wishes: Wishes,
     pub setup: Setup,
+    /// For handles and virtual files, and what is kept with them.
+    pub memory: Arc<Budget>,
+    /// Which virtual files there are.
+    pub shown: Shown,
     /// What `.config` shows.
     pub config: Value,
     /// Where everything that is counted of the mount is to be seen, if that is not with the volume.
@@ -50,8 +55,8 @@ pub struct Mounted {
 impl Mounted {
     /// Mounts a volume whose metadata is started.
     pub async fn start(volume: Arc<Volume>, request: MountRequest) -> Result<Self> {
-        let MountRequest { point, root, vfs, mount, wishes, setup, config, registry } = request;
-        let vfs = make_vfs(&volume, root, vfs, config, registry)?;
+        let vfs = make_vfs(&volume, &request)?;
+        let MountRequest { point, mount, wishes, setup, .. } = request;
         let (session, mount) = serve(Arc::clone(&vfs), point, mount, wishes, setup).await?;
         Ok(Self { volume, vfs, session, mount })
     }
@@ -98,16 +103,14 @@ impl Mounted {
     }
 }
 
-fn make_vfs(
-    volume: &Volume,
-    root: Ino,
-    options: VfsOptions,
-    config: Value,
-    own: Option<Registry>,
-) -> Result<Arc<Vfs>> {
+fn make_vfs(volume: &Volume, request: &MountRequest) -> Result<Arc<Vfs>> {
+    let MountRequest { root, vfs: options, config, registry: own, memory, shown, .. } = request;
+    let (root, options, memory) = (*root, options.clone(), Arc::clone(memory));
     let (meta, store) = (Arc::clone(volume.meta()), Arc::clone(volume.store()));
     let metrics = OpMetrics::register(own.as_ref().unwrap_or(volume.registry()))?;
-    let registries = own.into_iter().chain([volume.registry().clone()]).collect();
+    // Of the volume everything is counted that others do with it as well.
+    let common = Some(volume.registry()).filter(|_| *shown == Shown::All);
+    let registries = own.iter().chain(common).cloned().collect();
     let content = Content::new(Arc::clone(&meta), Arc::clone(&store), options.content);
     let (log, notices) = (Arc::<AccessLog>::default(), Arc::<Notices>::default());
     let internal = Internal::new(Parts {
@@ -116,12 +119,15 @@ fn make_vfs(
         content: Arc::clone(&content),
         store,
         registries,
-        config,
+        config: config.clone(),
         log: Arc::clone(&log),
         prefix: options.prefix_internal,
         notices: Arc::clone(&notices),
+        memory: Arc::clone(&memory),
+        shown: *shown,
     });
-    Ok(Vfs::new(VfsParts { root, meta, content, internal, notices, log, metrics, options }))
+    let parts = VfsParts { root, meta, content, internal, notices, log, metrics, options, memory };
+    Ok(Vfs::new(parts))
 }
 
 /// Mounts and begins to serve. Both wait for the kernel, so they run where waiting is allowed.
@@ -141,7 +147,7 @@ async fn serve(
         served.notify_by(session.notifier());
         Ok((session, mount))
     });
-    let (session, mount) = started.await.unwrap_or(Err(Error::Interrupted))?;
+    let (session, mount) = joined("mounting", started).await?;
     // The kernel offers no more than its own limit, which is lower; only root may raise it.
     if let Err(error) = mount.read_ahead(max_readahead) {
         debug!(%error, "the kernel reads ahead no further than usual");
@@ -160,5 +166,5 @@ async fn take_down(session: &Session, mut mount: Mount) -> Result<()> {
         mount.leave();
         gone
     });
-    gone.await.unwrap_or(Err(Error::Interrupted))
+    joined("unmounting", gone).await
 }

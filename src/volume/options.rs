@@ -5,7 +5,7 @@ use std::sync::Arc;
 use prometheus::Registry;
 
 use super::storage::Overrides;
-use crate::chunk::{Budget, Cache, Options};
+use crate::chunk::{Budget, Cache, CacheOwner, Options};
 use crate::meta::Ino;
 
 /// JuiceFS's default of `--buffer-size`.
@@ -18,6 +18,8 @@ pub struct VolumeOptions {
     pub budget: Arc<Budget>,
     /// The block cache of this process, if it has one.
     pub cache: Option<Arc<Cache>>,
+    /// Who uses the cache, where it has several users that must not share what is theirs.
+    pub cache_owner: Option<CacheOwner>,
     /// What the volume may take of the cache when others need room; none: all.
     pub cache_share: Option<u64>,
     /// Where everything that is counted of the volume is to be seen; of this volume alone.
@@ -34,6 +36,7 @@ impl Default for VolumeOptions {
             data: Options::default(),
             budget: Budget::new(BUFFER_SIZE),
             cache: None,
+            cache_owner: None,
             cache_share: None,
             registry: Registry::new(),
             root: Ino::ROOT,

@@ -1,11 +1,13 @@
 //! Where a volume keeps its objects: from its setting, and from what this client was told.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::meta::record::Setting;
 use crate::object::{Encryption, Metrics, Spec, Tier};
+use crate::policy::Policy;
 use crate::secret::Secret;
 
 /// What a client says about the store beside the setting, and in place of it.
@@ -31,6 +33,8 @@ pub struct Overrides {
     pub sync: Option<bool>,
     /// Goes before the environment of the process, for keys and regions that the setting lacks.
     pub env: BTreeMap<String, Secret>,
+    /// What of all this, and of the setting, may be opened.
+    pub policy: Arc<Policy>,
     pub metrics: Option<Metrics>,
 }
 
@@ -91,6 +95,7 @@ pub fn spec(setting: &Setting, said: &Overrides) -> Result<Spec> {
     spec.instance_credentials = said.instance_credentials;
     spec.sync = said.sync.unwrap_or(spec.sync);
     spec.env.clone_from(&said.env);
+    spec.policy = Arc::clone(&said.policy);
     spec.metrics.clone_from(&said.metrics);
     Ok(spec)
 }

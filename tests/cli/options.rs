@@ -76,6 +76,43 @@ fn quotas_can_be_read_by_scripts() {
 }
 
 #[test]
+fn quotas_are_listed_by_whose_they_are() {
+    within(MOUNTED, || {
+        let rig = Rig::new();
+        let url = rig.redis_volume(&[]);
+        rig.run(&["config", &url, "--user-group-quota", "--yes"]).ok();
+        rig.run(&["quota", "set", &url, "--path", "/dir", "--create", "--inodes", "7"]).ok();
+        for (kind, id) in [("--uid", "1000"), ("--uid", "1001"), ("--gid", "1000")] {
+            rig.run(&["quota", "set", &url, kind, id, "--inodes", "8"]).ok();
+        }
+        let listed = |words: &[&str]| {
+            let words = [&["quota", "list", &url, "--json"], words].concat();
+            let answer = rig.run(&words).ok();
+            let quotas: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
+            let names = quotas.as_array().unwrap().iter().map(|it| it["Name"].to_string());
+            names.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(listed(&[]), r#""/dir" "gid:1000" "uid:1000" "uid:1001""#);
+        assert_eq!(listed(&["--uid", "1000"]), r#""uid:1000""#);
+        assert_eq!(listed(&["--gid", "1000"]), r#""gid:1000""#);
+        assert_eq!(listed(&["--path", "/dir"]), r#""/dir""#);
+        assert_eq!(listed(&["--gid", "1001"]), "", "it has none");
+    });
+}
+
+#[test]
+fn a_negative_duration_is_refused_as_such() {
+    within(MOUNTED, || {
+        let rig = Rig::new();
+        let url = rig.redis_volume(&[]);
+        for words in [&["--changelog-max-age", "-1s"][..], &["--changelog-max-age=-1s"]] {
+            let told = rig.run(&[&["config", &url, "--changelog"], words].concat()).refused();
+            assert!(told.stderr.contains("must not be negative"), "{told}");
+        }
+    });
+}
+
+#[test]
 fn the_version_is_told() {
     within(MOUNTED, || {
         let rig = Rig::new();

@@ -116,3 +116,18 @@ async fn a_volume_too_small_for_its_source_is_refused() {
     assert_eq!(error.code(), Code::OutOfRange);
     assert!(meta.resolve("two").await.is_err());
 }
+
+#[tokio::test]
+async fn a_deep_tree_is_in_a_snapshot() {
+    let (driver, place) = (Driver::start().await, Place::new());
+    driver.create(volume(&place, "one", 100 * MIB)).await.unwrap();
+    let meta = place.meta().await;
+    let (mut dir, _) = meta.resolve("one").await.unwrap();
+    let name = Name::new("d").unwrap();
+    for _ in 0..800 {
+        dir = meta.mkdir(&Caller::root(), dir, &name, 0o755, 0).await.unwrap().0;
+    }
+    snapshot(&driver, &place, "one", "deep").await.unwrap();
+    let (copy, _) = meta.resolve(".snapshots/one/deep").await.unwrap();
+    assert_eq!(meta.summary(copy, true).await.unwrap().dirs, 801);
+}

@@ -2,7 +2,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jfs::csi::records::{self, VolumeRecord};
+use jfs::meta::op::setattr::AttrSet;
 use jfs::meta::record::QuotaKey;
+use jfs::meta::record::attr::flag;
 use jfs::meta::{Caller, Meta, Name, Registration};
 use jfs::volume::{Volume, VolumeOptions};
 
@@ -130,4 +132,53 @@ async fn a_removal_that_was_cut_off_is_taken_up_by_the_next_driver() {
     let _driver = Driver::start_with(&["--secrets-dir", secrets.to_str().unwrap()]).await;
     swept(&meta).await;
     assert!(meta.getattr(top).await.is_err());
+}
+
+#[tokio::test]
+async fn a_deep_tree_is_deleted_and_keeps_nobody_from_being_deleted() {
+    let (driver, place) = (Driver::start().await, Place::new());
+    for name in ["deep", "flat"] {
+        driver.create(volume(&place, name, 100 * MIB)).await.unwrap();
+    }
+    let meta = place.meta().await;
+    let (top, _) = meta.resolve("deep").await.unwrap();
+    let (mut dir, name) = (top, Name::new("d").unwrap());
+    for _ in 0..1500 {
+        dir = meta.mkdir(&Caller::root(), dir, &name, 0o755, 0).await.unwrap().0;
+    }
+    for name in ["deep", "flat"] {
+        driver.delete(&place, name).await.unwrap();
+    }
+    swept(&meta).await;
+    assert!(meta.getattr(dir).await.is_err());
+    driver.create(volume(&place, "flat", MIB)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_volume_that_cannot_be_removed_keeps_no_other_from_it() {
+    let (driver, place) = (Driver::start().await, Place::new());
+    for name in ["a", "b", "c"] {
+        driver.create(volume(&place, name, 100 * MIB)).await.unwrap();
+    }
+    let meta = place.meta().await;
+    let (dir, _) = meta.resolve("b").await.unwrap();
+    fill(&meta, dir, 3).await;
+    let kept = meta.lookup(&Caller::root(), dir, &Name::new("file-1").unwrap()).await.unwrap().0;
+    let frozen = AttrSet { flags: Some(flag::IMMUTABLE), ..AttrSet::default() };
+    meta.setattr(&Caller::root(), kept, frozen).await.unwrap();
+    for name in ["a", "b", "c"] {
+        driver.delete(&place, name).await.unwrap();
+    }
+    let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
+    loop {
+        let left = names(&meta, ".jfs-csi/deleting").await;
+        if left.len() == 1 {
+            assert!(left[0].starts_with("b-"), "{left:?}");
+            break;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{left:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let kept_in = meta.entries(dir, false).await.unwrap();
+    assert_eq!(kept_in.iter().map(|entry| entry.ino).collect::<Vec<_>>(), [kept]);
 }

@@ -96,13 +96,20 @@ impl Driver {
         Self::start_with(&[]).await
     }
 
+    /// With what an administrator allows where there is one host.
     pub async fn start_with(more: &[&str]) -> Self {
+        let open = ["--allow-loopback", "--allow-local-storage=/"];
+        Self::start_allowing(&[&open, more].concat()).await
+    }
+
+    /// With nothing allowed but this.
+    pub async fn start_allowing(more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("csi.sock");
         let child = Command::new(env!("CARGO_BIN_EXE_jfs-csi"))
             .arg("--endpoint")
             .arg(format!("unix://{}", socket.display()))
-            .args(["--mode", "controller", "--http", "127.0.0.1:0"])
+            .args(["--mode", "controller", "--http", "127.0.0.1:0", "--health", "127.0.0.1:0"])
             .args(more)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())

@@ -88,7 +88,7 @@ async fn a_second_driver_on_the_same_socket_is_refused() {
     let driver = Driver::start().await;
     let mut second = std::process::Command::new(env!("CARGO_BIN_EXE_jfs-csi"));
     second.arg("--endpoint").arg(format!("unix://{}", driver.socket.display()));
-    second.args(["--mode", "controller", "--http", "127.0.0.1:0"]);
+    second.args(["--mode", "controller", "--http", "127.0.0.1:0", "--health", "127.0.0.1:0"]);
     let ended = crate::support::command::run(second, Duration::from_secs(30)).refused();
     assert!(ended.stderr.contains("another process listens there"), "{ended}");
     assert!(driver.is_ready().await);

@@ -11,4 +11,6 @@ mod driver;
 mod failing;
 mod listing;
 mod making;
+mod namespaces;
 mod patterns;
+mod policy;

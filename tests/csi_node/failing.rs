@@ -6,9 +6,16 @@ use std::time::Duration;
 use tonic::Code;
 
 use crate::csi::Node;
+use crate::life::get;
 use crate::support::command::poll;
+use crate::support::connection::Connection;
 use crate::support::redis::RedisServer;
 use crate::support::timeout::{MOUNTED, within};
+
+/// Lines of the driver's log that say this.
+fn lines(node: &Node, what: &str) -> usize {
+    node.log().lines().filter(|line| line.contains(what)).count()
+}
 
 #[test]
 fn metadata_that_cannot_be_reached_is_the_cause_that_is_told() {
@@ -35,10 +42,17 @@ fn metadata_that_goes_away_shows_in_the_condition_and_comes_back() {
         redis.stop();
         let (abnormal, cause) = node.condition("pvc-1", &pv.target);
         assert!(abnormal && cause.contains("metadata unreachable"), "{cause}");
+        let is_told = || {
+            node.condition("pvc-1", &pv.target);
+            lines(&node, "the metadata cannot be reached") > 0
+        };
+        assert!(poll(Duration::from_mins(1), is_told), "{}", node.log());
         redis.restart();
         let well = || !node.condition("pvc-1", &pv.target).0;
         assert!(poll(Duration::from_mins(1), well));
         assert_eq!(fs::read(pv.target.join("f")).unwrap(), b"x");
+        assert_eq!(lines(&node, "the metadata cannot be reached"), 1, "{}", node.log());
+        assert_eq!(lines(&node, "the metadata can be reached again"), 1, "{}", node.log());
     });
 }
 
@@ -60,13 +74,17 @@ fn a_store_of_objects_that_fails_shows_in_the_condition() {
         fs::rename(&away, &bucket).unwrap();
         fs::write(pv.target.join("g"), vec![1; 1 << 20]).unwrap();
         assert_eq!(node.condition("pvc-1", &pv.target), (false, "mounted".to_owned()));
+        assert_eq!(lines(&node, "the object store fails"), 1, "{}", node.log());
+        assert_eq!(lines(&node, "the object store works again"), 1, "{}", node.log());
     });
 }
 
 #[test]
 fn a_cache_directory_that_cannot_be_used_shows_in_the_condition() {
     within(MOUNTED, || {
-        let node = Node::start();
+        let mut node = Node::start();
+        assert!(node.stop());
+        node.restart(&["--allow-mount-options=cache-dir"]);
         fs::write(node.path("file"), "").unwrap();
         let mut pv = node.publication("pvc-1", "web");
         let dir = node.path("file/cache");
@@ -87,6 +105,15 @@ fn a_full_quota_shows_in_the_condition() {
         fs::write(pv.target.join("f"), vec![1; 1 << 20]).unwrap();
         let full = || node.condition("pvc-1", &pv.target).1.contains("full");
         assert!(poll(Duration::from_secs(30), full), "{:?}", node.condition("pvc-1", &pv.target));
+        full();
+        assert_eq!(lines(&node, "the volume is not well"), 1, "{}", node.log());
+        let page = get(node.address("/metrics"), "/metrics");
+        let is_shown =
+            |line: &str| line.starts_with("juicefs_volume_abnormal{") && line.ends_with(" 1");
+        assert!(page.lines().any(is_shown), "{page}");
+        fs::remove_file(pv.target.join("f")).unwrap();
+        assert!(poll(Duration::from_secs(30), || !full()), "{}", node.log());
+        assert_eq!(lines(&node, "the volume is well again"), 1, "{}", node.log());
     });
 }
 
@@ -99,9 +126,7 @@ fn a_mount_that_was_taken_away_is_made_again_when_it_is_published_again() {
         node.publish(&two).unwrap();
         fs::write(one.target.join("f"), "x").unwrap();
         let session = crate::csi::mounts_below(&node.path("state")).remove(0);
-        let device = jfs::fuse::mounted_at(&session).unwrap().device;
-        let number = device.split(':').nth(1).unwrap().to_owned();
-        fs::write(format!("/sys/fs/fuse/connections/{number}/abort"), "1").unwrap();
+        Connection::of(&session).unwrap().abort();
         assert!(poll(Duration::from_secs(20), || node.condition("pvc-1", &one.target).0));
         node.publish(&one).unwrap();
         for target in [&one.target, &two.target] {

@@ -9,7 +9,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tonic::Code;
 
-use crate::csi::Node;
+use jfs::meta::{Meta, Options};
+
+use crate::csi::{Node, Publication};
 use crate::support::command::run;
 use crate::support::juicefs;
 use crate::support::redis::RedisServer;
@@ -141,5 +143,110 @@ fn a_second_call_for_the_same_volume_is_aborted_while_the_first_is_under_way() {
         pv.limit = Duration::from_secs(30);
         let served = || node.publish(&pv).is_ok();
         assert!(crate::support::command::poll(Duration::from_mins(1), served), "{}", node.log());
+    });
+}
+
+#[test]
+fn an_open_file_system_is_not_joined_without_its_password() {
+    within(MOUNTED, || {
+        let server = RedisServer::start();
+        server.ask("CONFIG SET requirepass sesame");
+        let node = Node::start();
+        let place = server.url(1);
+        let with = |volume: &str, user: &str| {
+            let url = place.replace("redis://", &format!("redis://{user}"));
+            node.publication(volume, volume).secret("metaurl", &url)
+        };
+        let owner = with("pvc-owner", ":sesame@");
+        node.publish(&owner).unwrap();
+        fs::write(owner.target.join("f"), "mine").unwrap();
+        for user in ["", ":wrong@", "nobody:sesame@"] {
+            let stranger = with("pvc-stranger", user);
+            let refused = node.publish(&stranger).unwrap_err();
+            assert!(!refused.message().contains("sesame"), "{refused}");
+            assert!(!stranger.target.exists());
+            // Nor by the volume that is published already.
+            let again = with("pvc-owner", user);
+            node.publish(&again).unwrap_err();
+        }
+        let envs = r#"{"META_PASSWORD": "wrong"}"#;
+        node.publish(&with("pvc-stranger", "").secret("envs", envs)).unwrap_err();
+        let envs = r#"{"META_PASSWORD": "sesame"}"#;
+        let friend = with("pvc-friend", "").secret("envs", envs);
+        node.publish(&friend).unwrap();
+        fs::write(friend.target.join("f"), "mine, too").unwrap();
+        node.publish(&owner).unwrap();
+    });
+}
+
+#[test]
+fn a_published_volume_is_not_exchanged_for_one_of_another_file_system() {
+    within(MOUNTED, || {
+        let node = Node::start();
+        let mine = node.publication("pvc-1", "web");
+        node.publish(&mine).unwrap();
+        let bucket = node.path("other").display().to_string();
+        let other = node
+            .publication("pvc-1", "other")
+            .secret("metaurl", &RedisServer::shared().fresh_url())
+            .secret("bucket", &bucket);
+        let refused = node.publish(&other).unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+        assert!(!other.target.exists());
+    });
+}
+
+/// What a volume's directory of objects holds, by name.
+fn objects(node: &Node, bucket: &str) -> Vec<String> {
+    let mut find = Command::new("find");
+    find.current_dir(node.path(bucket)).args([".", "-path", "*/chunks/*", "-type", "f"]);
+    let found = run(find, Duration::from_secs(20)).ok().stdout;
+    let keys = found.lines().filter_map(|line| line.split_once("/chunks/"));
+    keys.map(|(_, key)| key.to_owned()).collect()
+}
+
+#[test]
+fn a_file_system_with_the_uuid_of_another_gets_nothing_of_its_cache() {
+    within(MOUNTED, || {
+        let node = Node::start();
+        let victim = node.publication("pvc-victim", "victim");
+        let evil = node
+            .publication("pvc-evil", "evil")
+            .secret("metaurl", &RedisServer::shared().fresh_url())
+            .secret("bucket", &node.path("evil").display().to_string());
+        let renew = |pv: &Publication| {
+            node.unpublish(&pv.volume, &pv.target).unwrap();
+            node.publish(pv).unwrap();
+        };
+        let fill = |pv: &Publication, text: &str| {
+            fs::write(pv.target.join("f"), text).unwrap();
+            renew(pv);
+            let read = fs::read_to_string(pv.target.join("f")).unwrap();
+            renew(pv);
+            read
+        };
+        node.publish(&victim).unwrap();
+        assert_eq!(fill(&victim, "the bytes of the victim"), "the bytes of the victim");
+
+        // Its metadata is the tenant's own, and says what the tenant likes.
+        node.publish(&evil).unwrap();
+        node.unpublish(&evil.volume, &evil.target).unwrap();
+        node.block_on(async {
+            let setting = |url: String| async move {
+                let meta = Meta::attach(&url, Options::default()).await.unwrap();
+                let setting = meta.stored_setting().await.unwrap().unwrap();
+                (meta, setting)
+            };
+            let (_, of_victim) = setting(node.url().to_owned()).await;
+            let (meta, mut of_evil) = setting(evil.secrets["metaurl"].clone()).await;
+            of_evil.decrypt().unwrap();
+            of_evil.uuid = of_victim.uuid;
+            meta.init(of_evil, true).await.unwrap();
+            meta.close().await.unwrap();
+        });
+        node.publish(&evil).unwrap();
+        assert_eq!(fill(&evil, "the bytes of the tenant"), "the bytes of the tenant");
+        assert_eq!(objects(&node, "bucket"), objects(&node, "evil"), "the same blocks by name");
+        assert_eq!(fs::read_to_string(victim.target.join("f")).unwrap(), "the bytes of the victim");
     });
 }

@@ -25,6 +25,10 @@ fn used_keys(server: &S3Server) -> Vec<String> {
     puts.map(|one| one.header("authorization").to_owned()).collect()
 }
 
+fn warnings(node: &Node) -> usize {
+    node.log().lines().filter(|line| line.contains("WARN") || line.contains("ERROR")).count()
+}
+
 #[test]
 fn changed_keys_are_taken_up_without_a_new_mount() {
     within(MOUNTED, || {
@@ -53,9 +57,14 @@ fn wrong_keys_are_refused_and_the_volume_goes_on_with_those_it_has() {
         let good = on_s3(&node, &server, (ACCESS_KEY, SECRET_KEY));
         node.publish(&good).unwrap();
         let bad = on_s3(&node, &server, (ACCESS_KEY, "not the secret"));
+        let before = warnings(&node);
         let refused = node.publish(&bad).unwrap_err();
-        assert_ne!(refused.code(), Code::Ok);
+        assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
         assert!(!refused.message().contains("not the secret"), "{refused}");
+        // The same each time, so that Kubernetes counts one event up and does not make many.
+        assert!(refused.message().contains("cannot put a test object"), "{refused}");
+        assert_eq!(node.publish(&bad).unwrap_err().message(), refused.message());
+        assert_eq!(warnings(&node), before + 2, "one for each try: {}", node.log());
         fs::write(good.target.join("f"), "still there").unwrap();
         let mut fresh = bad.clone();
         fresh.volume = "pvc-2".to_owned();

@@ -1,23 +1,16 @@
-//! The program: its pages, its registration, its socket.
+//! The program: its pages, its socket, its limits.
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::csi::Node;
-use crate::support::command::{poll, run};
+use crate::support::command::run;
 use crate::support::timeout::{MOUNTED, within};
 
-/// The address that the log names for the pages.
-fn pages(node: &Node) -> String {
-    let log = node.log();
-    let at = log.rfind("http://127.0.0.1:").expect("the log names the address");
-    log[at + 7..].split('/').next().unwrap().trim().to_owned()
-}
-
-fn get(address: &str, path: &str) -> String {
+pub fn get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
@@ -27,21 +20,28 @@ fn get(address: &str, path: &str) -> String {
 }
 
 #[test]
-fn health_and_the_figures_of_all_volumes_are_on_one_port() {
+fn health_and_the_figures_of_all_volumes_are_shown() {
     within(MOUNTED, || {
         let node = Node::start();
-        let address = pages(&node);
-        assert!(get(&address, "/healthz").starts_with("HTTP/1.1 200"));
-        assert!(get(&address, "/readyz").starts_with("HTTP/1.1 200"));
+        let health = node.address("/healthz");
+        assert!(get(health, "/healthz").starts_with("HTTP/1.1 200"));
+        assert!(get(health, "/readyz").starts_with("HTTP/1.1 200"));
         for i in 1..=2 {
             let pv = node
                 .publication(&format!("pvc-{i}"), &format!("pod-{i}"))
                 .attribute("csi.storage.k8s.io/pod.name", &format!("web-{i}"))
+                .attribute("csi.storage.k8s.io/pod.namespace", "team")
                 .attribute("csi.storage.k8s.io/pvc/name", "data");
             node.publish(&pv).unwrap();
             fs::write(pv.target.join("f"), "x").unwrap();
+            node.publish(&pv).unwrap();
+            let log = node.log();
+            let told = log.lines().filter(|line| line.contains(&format!("team/web-{i}")));
+            let told: Vec<&str> = told.collect();
+            assert_eq!(told.len(), 1, "once, though it was published twice: {log}");
+            assert!(told[0].contains("published") && told[0].contains("took="), "{}", told[0]);
         }
-        let page = get(&address, "/metrics");
+        let page = get(node.address("/metrics"), "/metrics");
         let line =
             |words: &[&str]| page.lines().any(|line| words.iter().all(|word| line.contains(word)));
         assert!(
@@ -68,7 +68,15 @@ fn a_socket_in_use_is_not_taken_and_one_left_behind_is() {
         let mut node = Node::start();
         let mut second = Command::new(env!("CARGO_BIN_EXE_jfs-csi"));
         second.args(["--endpoint", &format!("unix://{}", node.path("csi.sock").display())]);
-        second.args(["--nodeid", "n", "--http", "127.0.0.1:0", "--state-dir"]);
+        second.args([
+            "--nodeid",
+            "n",
+            "--http",
+            "127.0.0.1:0",
+            "--health",
+            "127.0.0.1:0",
+            "--state-dir",
+        ]);
         second.arg(node.path("state2"));
         let refused = run(second, Duration::from_secs(30)).refused();
         let said = refused.stderr + &refused.stdout;
@@ -80,19 +88,12 @@ fn a_socket_in_use_is_not_taken_and_one_left_behind_is() {
 }
 
 #[test]
-fn the_driver_registers_itself_with_kubelet() {
+fn a_driver_that_dies_leaves_no_image_of_its_memory() {
     within(MOUNTED, || {
-        let mut node = Node::start();
-        assert!(node.stop());
-        fs::create_dir(node.path("registry")).unwrap();
-        let registry = node.path("registry").display().to_string();
-        node.restart(&[
-            "--kubelet-registration-path",
-            "/var/lib/kubelet/plugins/csi.juicefs.com/csi.sock",
-            "--plugin-registry-dir",
-            &registry,
-        ]);
-        let socket = node.path("registry/csi.juicefs.com-reg.sock");
-        assert!(poll(Duration::from_secs(20), || socket.exists()));
+        let node = Node::start();
+        let limits = fs::read_to_string(format!("/proc/{}/limits", node.pid())).unwrap();
+        let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        let numbers: Vec<&str> = core.split_whitespace().skip(4).take(2).collect();
+        assert_eq!(numbers, ["0", "0"], "{core}");
     });
 }

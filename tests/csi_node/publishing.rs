@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
 use jfs::csi::proto::csi::volume_capability::access_mode::Mode;
 use jfs::csi::proto::csi::{NodeExpandVolumeRequest, NodeGetInfoRequest};
@@ -157,24 +157,53 @@ fn what_is_over_the_quota_is_refused_where_the_pod_writes() {
 }
 
 #[test]
-fn the_group_of_a_pod_gets_the_root_of_its_volume() {
+fn the_group_of_a_pod_gets_its_volume_and_all_that_is_in_it() {
     within(MOUNTED, || {
         let node = Node::start();
-        let mut pv = node.publication("pvc-1", "web");
-        pv.group = "2345".to_owned();
-        node.publish(&pv).unwrap();
-        let root = fs::metadata(&pv.target).unwrap();
-        assert_eq!((root.gid(), root.mode() & 0o2070), (2345, 0o2070));
-        fs::write(pv.target.join("f"), "").unwrap();
-        assert_eq!(fs::metadata(pv.target.join("f")).unwrap().gid(), 2345);
+        let publication = |pod: &str, group: &str| crate::csi::Publication {
+            group: group.to_owned(),
+            ..node.publication("pvc-1", pod)
+        };
+        let first = publication("first", "1000");
+        node.publish(&first).unwrap();
+        let root = fs::metadata(&first.target).unwrap();
+        assert_eq!((root.gid(), root.mode() & 0o2070), (1000, 0o2070));
+        fs::create_dir(first.target.join("d")).unwrap();
+        fs::write(first.target.join("d/f"), "").unwrap();
+        fs::set_permissions(first.target.join("d/f"), fs::Permissions::from_mode(0o700)).unwrap();
+        symlink("nothing", first.target.join("d/link")).unwrap();
+        assert_eq!(fs::metadata(first.target.join("d/f")).unwrap().gid(), 1000);
+        // Published again, as kubelet does from time to time.
+        chown(first.target.join("d/f"), None, Some(7)).unwrap();
+        node.publish(&first).unwrap();
+        assert_eq!(fs::metadata(first.target.join("d/f")).unwrap().gid(), 7);
+        node.unpublish("pvc-1", &first.target).unwrap();
+
+        let second = publication("second", "2000");
+        node.publish(&second).unwrap();
+        for (name, bits) in [("", 0o2070), ("d", 0o2070), ("d/f", 0o760), ("d/link", 0)] {
+            let found = fs::symlink_metadata(second.target.join(name)).unwrap();
+            assert_eq!((found.gid(), found.mode() & bits), (2000, bits), "{name:?}");
+        }
+        // Also beside another pod; one that only reads changes nothing.
+        let mut reader = publication("reader", "4000");
+        reader.read_only = true;
+        node.publish(&reader).unwrap();
+        assert_eq!(fs::metadata(reader.target.join("d")).unwrap().gid(), 2000);
+        let third = publication("third", "3000");
+        node.publish(&third).unwrap();
+        let given = || fs::metadata(third.target.join("d/f")).unwrap().gid() == 3000;
+        assert!(poll(PATIENCE, given), "the kernel keeps attributes for a moment");
     });
 }
 
 #[test]
 fn an_ephemeral_volume_goes_with_its_pod() {
     within(MOUNTED, || {
-        let node = Node::start();
+        let mut node = Node::start();
         // Whatever it names is not its own.
+        assert!(node.stop());
+        node.restart(&["--allow-inline-options=subPath"]);
         let scratch = node.publication("csi-1234", "web").attribute("subPath", "pvc-1");
         let scratch =
             scratch.attribute("csi.storage.k8s.io/ephemeral", "true").attribute("size", "10Mi");
@@ -246,5 +275,77 @@ fn a_wrong_request_is_refused_by_what_is_wrong_with_it() {
             assert!(refused.message().contains(word), "{word}: {refused}");
         }
         assert!(!node.target("web").exists());
+    });
+}
+
+#[test]
+fn a_target_beside_the_directory_of_kubelet_is_neither_made_nor_taken_away() {
+    within(MOUNTED, || {
+        let node = Node::start();
+        let pv = node.publication("pvc-1", "web");
+        node.publish(&pv).unwrap();
+        let session = mounts_below(&node.path("state")).remove(0);
+        std::os::unix::fs::symlink(node.path("state"), node.target("link")).unwrap();
+        for target in [session, node.path("elsewhere"), node.target("link").join("mounts")] {
+            let elsewhere = crate::csi::Publication { target: target.clone(), ..pv.clone() };
+            let refused = node.publish(&elsewhere).unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+            for volume in ["pvc-1", "never-heard-of"] {
+                let refused = node.unpublish(volume, &target).unwrap_err();
+                assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+            }
+        }
+        fs::write(pv.target.join("f"), "still served").unwrap();
+        assert!(!node.path("elsewhere").exists());
+    });
+}
+
+#[test]
+fn a_quota_that_another_client_has_just_set_counts_from_the_first_byte() {
+    within(MOUNTED, || {
+        let node = Node::start();
+        node.publish(&node.publication("pvc-0", "open")).unwrap();
+        let go = Volume::existing(node.url());
+        let mount = go.mount(&[]);
+        fs::create_dir(mount.path().join("pvc-1")).unwrap();
+        let limit = ["quota", "set", node.url(), "--path", "/pvc-1", "--capacity", "1"];
+        crate::support::juicefs::juicefs(&limit).ok();
+        let pv = node.publication("pvc-1", "web");
+        node.publish(&pv).unwrap();
+        let stat = nix::sys::statvfs::statvfs(&pv.target).unwrap();
+        assert_eq!(stat.blocks() * stat.fragment_size(), 1 << 30, "df shows the quota");
+        fs::write(pv.target.join("f"), vec![1; 1 << 20]).unwrap();
+        let used = || {
+            let stat = nix::sys::statvfs::statvfs(&pv.target).unwrap();
+            (stat.blocks() - stat.blocks_free()) * stat.fragment_size()
+        };
+        assert!(poll(PATIENCE, || used() == 1 << 20), "{}", used());
+    });
+}
+
+#[test]
+fn what_a_pod_has_written_to_an_open_file_is_in_the_stats_at_once() {
+    within(MOUNTED, || {
+        let node = Node::start();
+        // The file system is open already, and hears of a new quota with its next heartbeat otherwise.
+        node.publish(&node.publication("other", "other")).unwrap();
+        let pv = node.publication("static", "web").attribute("capacity", "10Mi");
+        node.publish(&pv).unwrap();
+        let used = || {
+            let usage = node.stats("static", &pv.target).unwrap().usage;
+            assert_eq!(usage[0].total, 10 << 20);
+            usage[0].used
+        };
+        assert_eq!(used(), 0);
+        let mut log = fs::File::create(pv.target.join("log")).unwrap();
+        for size in 1..=3 {
+            log.write_all(&vec![7; 1 << 20]).unwrap();
+            log.sync_data().unwrap();
+            assert_eq!(used(), size << 20);
+        }
+        // Nobody flushes: it is stored after a while, and counts then.
+        log.write_all(&[7; 4096]).unwrap();
+        assert!(poll(PATIENCE, || used() == (3 << 20) + 4096), "{}", used());
+        drop(log);
     });
 }

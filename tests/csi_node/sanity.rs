@@ -51,8 +51,8 @@ fn csi_sanity_passes_in_full() {
             .arg(format!("-csi.endpoint=unix://{}", file("csi.sock")))
             .arg(format!("-csi.secrets={}", file("secrets.yaml")))
             .arg(format!("-csi.testvolumemutableparameters={}", file("mutable.yaml")))
-            .arg(format!("-csi.mountdir={}", file("mount")))
-            .arg(format!("-csi.stagingdir={}", file("staging")))
+            .arg(format!("-csi.mountdir={}", file("pods/mount")))
+            .arg(format!("-csi.stagingdir={}", file("pods/staging")))
             .args(["-csi.testvolumesize=10485760", "-csi.testvolumeexpandsize=20971520"])
             .arg("-ginkgo.no-color");
         let ended = run(suite, LIMIT);

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::command::{poll, wait};
-use crate::connection::{abort, number};
+use crate::connection::Connection;
 use crate::synth::{Served, Synth};
 use crate::timeout::{has_limit, on_timeout};
 
@@ -102,8 +102,8 @@ impl Drop for Rig {
     /// close its files only now: it would wait for an answer from a session that is gone, and with
     /// the copy of `/dev/fuse` keep the connection that it waits for.
     fn drop(&mut self) {
-        if let Some(number) = number(self.mount.point()) {
-            abort(number);
+        if let Some(connection) = Connection::of(self.mount.point()) {
+            connection.abort();
         }
     }
 }

@@ -76,7 +76,12 @@ async fn owner_and_mode_are_the_callers_unless_they_are_to_be_kept() {
     assert_eq!((copy.uid, copy.gid, copy.mode), (1000, 1001, 0o755));
     assert_eq!(scene.ask_as(&someone, 1006, &body(src, Ino::ROOT, "h", 0o22, 2)).await.errno(), 0);
     let (_, copy) = scene.meta.lookup(&Caller::root(), Ino::ROOT, &name("h")).await.unwrap();
-    assert_eq!((copy.uid, copy.gid, copy.mode), (0, 0, 0o777));
+    assert_eq!((copy.uid, copy.gid, copy.mode), (1000, 1001, 0o777));
+    // Only root gives things away.
+    let (given, _) = scene.meta.lookup(&Caller::root(), Ino::ROOT, &name("g")).await.unwrap();
+    assert_eq!(scene.ask(1006, &body(given, Ino::ROOT, "i", 0o22, 2)).await.errno(), 0);
+    let (_, copy) = scene.meta.lookup(&Caller::root(), Ino::ROOT, &name("i")).await.unwrap();
+    assert_eq!((copy.uid, copy.gid, copy.mode), (1000, 1001, 0o755));
 }
 
 #[tokio::test]

@@ -36,6 +36,22 @@ async fn a_file_is_told_by_its_objects() {
 }
 
 #[tokio::test]
+async fn a_file_of_more_objects_than_there_is_memory_for_is_not_told() {
+    let scene = Scene::with(Choice { memory: 256 << 10, ..Choice::default() }).await;
+    let small = scene.file(Ino::ROOT, "small", &vec![7; 100 * BLOCK]).await;
+    let large = scene.file(Ino::ROOT, "large", &vec![7; 2000 * BLOCK]).await;
+    for _ in 0..3 {
+        assert_eq!(info(&scene, large, false).await["Failed"], true);
+        let told = info(&scene, small, false).await;
+        assert_eq!(
+            told["Objects"].as_array().map(Vec::len),
+            Some(100),
+            "the memory is there again"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_file_is_told_by_its_slices_if_asked_for() {
     let scene = Scene::sqlite().await;
     let ino = scene.file(Ino::ROOT, "f", &[7; 1000]).await;

@@ -12,6 +12,7 @@ mod figures;
 mod fill;
 mod frames;
 mod info;
+mod isolation;
 mod names;
 mod remove;
 mod scene;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use jfs::chunk::{Cache, CacheOptions};
+use jfs::chunk::{Budget, Cache, CacheOptions};
 use jfs::meta::record::Setting;
 use jfs::meta::{Caller, Ino, Meta, Options, Registration};
-use jfs::vfs::internal::Parts;
+use jfs::vfs::internal::{Parts, Shown};
 use jfs::vfs::{AccessLog, Content, ContentOptions, Internal, KernelCache, Notices, Virtual};
 use jfs::volume::{Volume, VolumeOptions};
 use nix::fcntl::OFlag;
@@ -81,11 +81,14 @@ pub struct Choice {
     pub subdir: &'static str,
     pub prefix: bool,
     pub cache: bool,
+    /// For what is asked and answered.
+    pub memory: usize,
 }
 
 impl Default for Choice {
     fn default() -> Self {
-        Self { url: "memkv://NAME", trash_days: 0, subdir: "", prefix: false, cache: true }
+        let (url, memory) = ("memkv://NAME", 1 << 30);
+        Self { url, trash_days: 0, subdir: "", prefix: false, cache: true, memory }
     }
 }
 
@@ -143,6 +146,8 @@ impl Scene {
             log: Arc::clone(&log),
             prefix: choice.prefix,
             notices,
+            memory: Budget::new(choice.memory),
+            shown: Shown::All,
         });
         Self { root, internal, meta, content, log, registry, told, folder }
     }

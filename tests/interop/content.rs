@@ -1,7 +1,7 @@
 //! File content as the Go client sees what we wrote, and the other way round.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use jfs::meta::record::{CHUNK_SIZE, Slice};
 use jfs::meta::{Caller, Ino, Options};
@@ -258,6 +258,94 @@ fn nothing_is_left_of_files_that_we_remove() {
         block_in_place(|| {
             vol.place.go.gc(&[]);
             vol.place.go.fsck();
+        });
+    });
+}
+
+#[test]
+fn a_tree_that_we_remove_at_once_is_gone_for_it_and_nothing_else_is() {
+    on_each_store(async |vol: Shared| {
+        block_in_place(|| {
+            let mount = vol.place.go.mount(&[]);
+            // More in one directory than go by one commit.
+            for (dir, files) in [("top/many", 600), ("top/few/below", 10)] {
+                let dir = mount.path().join(dir);
+                fs::create_dir_all(&dir).unwrap();
+                for file in 0..files {
+                    fs::write(dir.join(format!("f{file}")), "text").unwrap();
+                }
+            }
+            let linked = mount.path().join("top/many/f7");
+            fs::hard_link(linked, mount.path().join("kept")).unwrap();
+            mount.unmount();
+        });
+        let meta = &vol.ours.meta;
+        meta.remove_tree(&Caller::root(), Ino::ROOT, &name("top"), true).await.unwrap();
+        meta.idle().await;
+        meta.close().await.unwrap();
+        block_in_place(|| {
+            vol.place.approved();
+            let mount = vol.place.go.mount(&[]);
+            assert!(!mount.path().join("top").exists());
+            let kept = mount.path().join("kept");
+            assert_eq!(fs::read(&kept).unwrap(), b"text");
+            assert_eq!(fs::metadata(&kept).unwrap().nlink(), 1);
+            mount.unmount();
+            let bucket = &vol.ours.bucket;
+            assert!(poll(MOUNTED, || bucket.blocks() == 1), "{} blocks are left", bucket.blocks());
+        });
+    });
+}
+
+#[test]
+fn what_it_moves_or_links_while_we_remove_the_tree_is_gone_or_whole() {
+    const FILES: usize = 600;
+    on_each_store(async |vol: Shared| {
+        let mount = block_in_place(|| {
+            let mount = vol.place.go.mount(&[]);
+            fs::create_dir(mount.path().join("kept")).unwrap();
+            fs::create_dir(mount.path().join("top")).unwrap();
+            for file in 0..FILES {
+                fs::write(mount.path().join(format!("top/f{file}")), "text").unwrap();
+            }
+            mount
+        });
+        let root = mount.path().to_owned();
+        let theirs = tokio::task::spawn_blocking(move || {
+            let in_time = |file: &usize| {
+                let from = root.join(format!("top/f{file}"));
+                let to = root.join(format!("kept/f{file}"));
+                let done = if file.is_multiple_of(2) {
+                    fs::rename(from, to)
+                } else {
+                    fs::hard_link(from, to)
+                };
+                match done {
+                    Ok(()) => true,
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+                    Err(error) => panic!("f{file} is neither there nor gone: {error}"),
+                }
+            };
+            (0..FILES).step_by(5).filter(in_time).collect::<Vec<usize>>()
+        });
+        let meta = &vol.ours.meta;
+        meta.remove_tree(&Caller::root(), Ino::ROOT, &name("top"), true).await.unwrap();
+        let kept = theirs.await.unwrap();
+        meta.idle().await;
+        meta.close().await.unwrap();
+        block_in_place(|| {
+            mount.unmount();
+            vol.place.approved();
+            let mount = vol.place.go.mount(&[]);
+            assert!(!mount.path().join("top").exists());
+            assert_eq!(fs::read_dir(mount.path().join("kept")).unwrap().count(), kept.len());
+            for file in &kept {
+                let path = mount.path().join(format!("kept/f{file}"));
+                assert_eq!(fs::read(&path).unwrap(), b"text");
+                assert_eq!(fs::metadata(&path).unwrap().nlink(), 1);
+            }
+            mount.unmount();
+            assert_eq!(vol.ours.bucket.blocks(), kept.len());
         });
     });
 }

@@ -14,7 +14,7 @@ pub fn take(stored: &mut Value) -> Vec<String> {
     let lines = log.as_array().cloned().unwrap_or_default();
     let lines = lines.iter().map(|line| of_note(line.as_str().unwrap()));
     let (mut background, mut lines): (Vec<_>, Vec<_>) = lines
-        .filter(|line| !is_count(line) && !is_batched(line))
+        .filter(|line| !is_count(line) && !is_batched(line) && !keeps_length(line))
         .partition(|line| BACKGROUND.iter().any(|op| line.starts_with(op)));
     // The Go client also notes a removal that found nothing, and in SQL a new quota twice.
     let repeated = |line: &str| line.starts_with("REMOVEXATTR(") || line.starts_with("SETQUOTA(");
@@ -55,6 +55,13 @@ fn of_move(line: &str) -> String {
     let (trash, ino) = last.split_once("):").unwrap();
     let trash = if flags == "2" || replaced == "none" { "none" } else { trash };
     format!("{before},{flags},{replaced},{trash}):{ino}")
+}
+
+/// A length that is set again changes the times of a file, which the Go client leaves alone.
+fn keeps_length(line: &str) -> bool {
+    let arguments = line.strip_prefix("TRUNCATE(").unwrap_or_default();
+    let parts: Vec<&str> = arguments.split(',').collect();
+    matches!(parts[..], [_, old, new, _] if old == new)
 }
 
 /// The Go client notes the counting of usage like limits that change nothing.

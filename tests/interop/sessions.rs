@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jfs::meta::record::LockKind::{Read, Write};
 use jfs::meta::record::SessionInfo;
@@ -211,15 +211,19 @@ fn we_clean_up_after_go() {
         let mount = place.go.mount(&["--heartbeat", "1"]);
         let held = hold_by_go(mount.path());
         let open = Ino(held[0].metadata().unwrap().ino());
+        let alive = Instant::now();
         mount.kill();
         drop(held);
         runtime().block_on(async {
             let ours = place.open(Options::default()).await;
             let meta = &ours.meta;
             assert_eq!(meta.engine().sessions().await.unwrap().len(), 2);
-            assert_eq!(meta.clean_stale_sessions().await.unwrap(), 0, "it has not expired");
-            meta.getattr(open).await.unwrap();
-            let mut cleaned = 0;
+            let mut cleaned = meta.clean_stale_sessions().await.unwrap();
+            // It beats every second and expires after five, which a busy machine may have spent here.
+            if alive.elapsed() < Duration::from_secs(4) {
+                assert_eq!(cleaned, 0, "it has not expired");
+                meta.getattr(open).await.unwrap();
+            }
             for _ in 0..200 {
                 cleaned += meta.clean_stale_sessions().await.unwrap();
                 if cleaned > 0 {

@@ -20,6 +20,7 @@ use crate::support::volume::{Volume, setting};
 on_every_engine! { super::setting();
     many_small_slices_become_one,
     large_slices_in_front_stay,
+    holes_stay_holes,
     a_read_of_many_slices_starts_a_compaction,
     the_99th_write_starts_a_compaction,
     slices_replaced_without_trash_are_deleted,
@@ -122,6 +123,35 @@ async fn large_slices_in_front_stay(vol: Volume) {
     assert_eq!(kept, first);
     assert_eq!((new.pos, new.len), (2 << 20, 3));
     assert!(blobs.ids().contains(&kept.id));
+}
+
+async fn holes_stay_holes(vol: Volume) {
+    let meta = vol.client().await;
+    let blobs = Blobs::serve(&meta);
+    let ino = new_file(&meta, "f").await;
+    for at in [0, 10_000, 20_000] {
+        write_bytes(&meta, &blobs, ino, at, b"one").await;
+        write_bytes(&meta, &blobs, ino, at + 3, b"two").await;
+    }
+    // Every piece of data is two records, so that there is something to gain.
+    meta.read(ino, 0).await.unwrap();
+    meta.idle().await;
+    assert!(meta.compact(ino, 0, true).await.unwrap());
+    let [new, first, second] = records(&meta, ino, 0).await[..] else { panic!("three records") };
+    assert_eq!((new.pos, new.len), (0, 20_006));
+    assert!(first.id.is_hole() && second.id.is_hole());
+    assert_eq!([(first.pos, first.len), (second.pos, second.len)], [(6, 9994), (10_006, 9994)]);
+    let content = read_bytes(&meta, &blobs, ino, 0, 20_006).await;
+    let data: Vec<u8> = content.iter().copied().filter(|byte| *byte != 0).collect();
+    assert_eq!(data, b"onetwoonetwoonetwo");
+    // Records that are there for holes are no reason to rewrite it again.
+    for _ in 0..3 {
+        meta.forget_view(ino, 0);
+        meta.read(ino, 0).await.unwrap();
+    }
+    meta.idle().await;
+    assert_eq!(records(&meta, ino, 0).await[0], new);
+    assert_nothing_left(&meta).await;
 }
 
 async fn a_read_of_many_slices_starts_a_compaction(vol: Volume) {

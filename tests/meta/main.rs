@@ -5,6 +5,7 @@
 mod support;
 
 mod acl;
+mod beside;
 mod compaction;
 mod content;
 mod content_model;
@@ -21,5 +22,6 @@ mod round_trips;
 mod sessions;
 mod stale;
 mod tikv;
+mod trees;
 mod usage;
 mod xattr;

@@ -36,6 +36,7 @@ on_every_store! {
     a_client_starts_once,
     closing_removes_the_session_and_is_idempotent,
     closing_lets_go_of_removed_files_and_locks,
+    an_open_file_without_a_name_can_get_one_from_its_own_client,
     handing_over_keeps_the_session,
     handing_over_keeps_removed_files_and_locks,
     a_heartbeat_extends_the_session,
@@ -376,6 +377,35 @@ async fn closing_lets_go_of_removed_files_and_locks(store: Store) {
     let engine = store.engine().await;
     assert_eq!(engine.counter(Counter::TotalInodes).await.unwrap(), 1);
     assert_eq!(engine.counter(Counter::UsedSpace).await.unwrap(), 4096);
+}
+
+async fn an_open_file_without_a_name_can_get_one_from_its_own_client(store: Store) {
+    store.format(|_| {}).await;
+    let (meta, other) = (store.start().await, store.start().await);
+    let (root, sid) = (Caller::root(), meta.facts().sid());
+    let (nameless, _) = hold_things(&meta).await;
+    meta.mkdir(&root, Ino::ROOT, &name("d"), 0o755, 0).await.unwrap();
+    let (dir, _) = meta.lookup(&root, Ino::ROOT, &name("d")).await.unwrap();
+    let refused = other.link(&root, nameless, dir, &name("f")).await;
+    assert!(matches!(refused, Err(Error::NotFound)), "{refused:?}");
+
+    let attr = meta.link(&root, nameless, dir, &name("f")).await.unwrap();
+    assert_eq!((attr.nlink, attr.parent), (1, dir));
+    assert!(meta.engine().sustained(sid).await.unwrap().is_empty());
+    assert_eq!(meta.dir_stat(dir).await.unwrap().inodes, 1);
+    meta.close_file(nameless).await.unwrap();
+    meta.close().await.unwrap();
+    let (found, attr) = other.lookup(&root, dir, &name("f")).await.unwrap();
+    assert_eq!((found, attr.nlink, attr.parent), (nameless, 1, dir));
+
+    // From here on it is a file like others.
+    other.link(&root, nameless, Ino::ROOT, &name("g")).await.unwrap();
+    other.unlink_with(&root, dir, &name("f"), true).await.unwrap();
+    other.unlink_with(&root, Ino::ROOT, &name("g"), true).await.unwrap();
+    other.close().await.unwrap();
+    let engine = store.engine().await;
+    assert_eq!(engine.counter(Counter::TotalInodes).await.unwrap(), 2);
+    assert_eq!(engine.counter(Counter::UsedSpace).await.unwrap(), 2 * 4096);
 }
 
 async fn handing_over_keeps_removed_files_and_locks(store: Store) {

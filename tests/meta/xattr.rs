@@ -4,7 +4,8 @@ use bytes::Bytes;
 use jfs::Error;
 use jfs::meta::engine::{Key, Record};
 use jfs::meta::op::xattr::XattrMode;
-use jfs::meta::record::{AclKind, AclRule};
+use jfs::meta::record::attr::flag;
+use jfs::meta::record::{AclKind, AclRule, Attr};
 use jfs::meta::{Caller, Ino, Meta, Options};
 
 use crate::support::records::{dir, file, log, put_node, stored, stored_attr};
@@ -105,18 +106,37 @@ async fn a_missing_node_takes_no_attributes(volume: Volume) {
     assert!(matches!(meta.xattr(INO, b"user.k").await, Err(Error::NoAttribute)));
 }
 
-async fn attributes_leave_the_times_alone(volume: Volume) {
+async fn a_change_of_attributes_is_a_change_of_the_node(volume: Volume) {
+    let meta = client_with_file(&volume).await;
+    let before = file(0o644);
+    set(&meta, "user.k", b"v").await.unwrap();
+    let set_at = stored_attr(&meta, INO).await;
+    assert!(set_at.ctime > before.ctime);
+    set(&meta, "user.k", b"v").await.unwrap();
+    assert_eq!(stored_attr(&meta, INO).await, set_at, "nothing new");
+    meta.remove_xattr(INO, b"user.k").await.unwrap();
+    let removed_at = stored_attr(&meta, INO).await;
+    assert!(removed_at.ctime > set_at.ctime);
+    assert_eq!(Attr { ctime: before.ctime, ..removed_at }, before, "nothing else");
+}
+
+async fn frozen_nodes_keep_their_attributes(volume: Volume) {
     let meta = client_with_file(&volume).await;
     set(&meta, "user.k", b"v").await.unwrap();
-    meta.remove_xattr(INO, b"user.k").await.unwrap();
-    assert_eq!(stored_attr(&meta, INO).await, file(0o644));
+    for flags in [flag::IMMUTABLE, flag::APPEND] {
+        put_node(&meta, INO, &Attr { flags, ..file(0o644) }).await;
+        assert!(matches!(set(&meta, "user.k", b"w").await, Err(Error::NotPermitted)));
+        let removed = meta.remove_xattr(INO, b"user.k").await;
+        assert!(matches!(removed, Err(Error::NotPermitted)));
+        assert_eq!(meta.xattr(INO, b"user.k").await.unwrap(), "v");
+    }
 }
 
 async fn the_root_has_attributes(volume: Volume) {
     let meta = volume.client().await;
     meta.set_xattr(Ino::ROOT, b"user.k", b"v", XattrMode::Put).await.unwrap();
     assert_eq!(meta.xattr(Ino::ROOT, b"user.k").await.unwrap(), "v");
-    let key = Key::Xattr(Ino::ROOT, jfs::meta::Name::stored("user.k"));
+    let key = Key::Xattr(Ino::ROOT, jfs::meta::Name::new("user.k").unwrap());
     assert_eq!(stored(&meta, key).await, Record::Xattr(Some("v".into())));
 }
 
@@ -175,7 +195,8 @@ crate::on_every_engine! {
     names_and_values_have_limits,
     an_empty_value_is_kept_where_the_store_can,
     a_missing_node_takes_no_attributes,
-    attributes_leave_the_times_alone,
+    a_change_of_attributes_is_a_change_of_the_node,
+    frozen_nodes_keep_their_attributes,
     the_root_has_attributes,
     the_trash_takes_no_attributes,
     acl_rules_are_listed,

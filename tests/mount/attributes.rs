@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::kit::{KIB, SOMEBODY, as_user, open, refused};
 use crate::on_both;
-use crate::support::rig::Rig;
+use crate::support::rig::{Client, Rig};
 
 on_both! {
     only_the_owner_changes_the_mode,
@@ -17,6 +17,9 @@ on_both! {
     giving_a_file_away_takes_its_privileges,
     writing_takes_the_privileges_of_a_file,
     times_are_kept_to_the_nanosecond,
+    times_before_1970_are_kept_to_the_second,
+    a_length_that_is_set_again_shows_in_the_times,
+    an_owner_of_the_group_keeps_setgid_that_nobody_can_use,
     times_can_be_left_alone_or_set_to_now,
     only_the_owner_sets_times,
     a_change_of_content_shows_in_the_times,
@@ -102,6 +105,55 @@ fn times_are_kept_to_the_nanosecond(rig: &Rig) {
     utimensat(CWD, mount.at("s"), &symlink_times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
     let link = fs::symlink_metadata(mount.at("s")).unwrap();
     assert_eq!((link.mtime(), link.mtime_nsec()), (5, 6));
+}
+
+fn times_before_1970_are_kept_to_the_second(rig: &Rig) {
+    rig.format(&[]);
+    let mount = rig.mount(&[]);
+    fs::write(mount.at("f"), "").unwrap();
+    let times = Timestamps { last_access: time(-1, 0), last_modification: time(-86_400, 5) };
+    utimensat(CWD, mount.at("f"), &times, AtFlags::empty()).unwrap();
+    mount.unmount();
+    for client in [Client::tested(), Client::Go] {
+        let mount = rig.mount_by(client, &[]);
+        let found = fs::metadata(mount.at("f")).unwrap();
+        assert_eq!((found.atime(), found.atime_nsec()), (-1, 0));
+        assert_eq!((found.mtime(), found.mtime_nsec()), (-86_400, 0));
+        mount.unmount();
+    }
+}
+
+fn a_length_that_is_set_again_shows_in_the_times(rig: &Rig) {
+    let mount = rig.start();
+    let path = mount.at("f");
+    let old = UNIX_EPOCH + Duration::from_secs(1);
+    for content in ["", "text"] {
+        fs::write(&path, content).unwrap();
+        let truncate = |file: &fs::File| file.set_len(content.len() as u64).unwrap();
+        let reopen = |_: &fs::File| drop(fs::File::create(&path).unwrap());
+        let acts: [&dyn Fn(&fs::File); 2] = [&truncate, &reopen];
+        for act in acts {
+            let file = open(&path);
+            file.set_times(FileTimes::new().set_modified(old)).unwrap();
+            let before = fs::metadata(&path).unwrap();
+            act(&file);
+            let after = fs::metadata(&path).unwrap();
+            assert!(after.modified().unwrap() > old, "{content:?}");
+            let ctime = |it: &fs::Metadata| (it.ctime(), it.ctime_nsec());
+            assert!(ctime(&after) > ctime(&before), "{content:?}");
+        }
+    }
+}
+
+fn an_owner_of_the_group_keeps_setgid_that_nobody_can_use(rig: &Rig) {
+    let mount = rig.start();
+    fs::write(mount.at("f"), "").unwrap();
+    chown(mount.at("f"), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+    for (before, after) in [(0o6644, 0o2644), (0o2654, 0o654)] {
+        fs::set_permissions(mount.at("f"), Permissions::from_mode(before)).unwrap();
+        as_user(SOMEBODY, || chown(mount.at("f"), None, Some(SOMEBODY)).unwrap());
+        assert_eq!(fs::metadata(mount.at("f")).unwrap().mode() & 0o7777, after);
+    }
 }
 
 fn times_can_be_left_alone_or_set_to_now(rig: &Rig) {

@@ -26,6 +26,7 @@ on_both! {
     a_private_map_writes_nothing,
     allocating_grows_a_file_unless_told_not_to,
     holes_can_be_punched,
+    holes_between_small_writes_are_found_to_the_byte,
     ranges_can_be_zeroed,
     other_ways_of_allocating_are_refused,
     regression_seeking_finds_the_end_of_data,
@@ -157,6 +158,37 @@ fn allocating_grows_a_file_unless_told_not_to(rig: &Rig) {
     assert_eq!(file.metadata().unwrap().size(), 8 * MIB);
     assert_eq!(read(&file, 0, 4), b"text");
     assert_eq!(refused(fallocate(&file, FallocateFlags::empty(), 0, 0)), Errno::INVAL);
+}
+
+fn holes_between_small_writes_are_found_to_the_byte(rig: &Rig) {
+    let mount = rig.start();
+    let file = open(mount.at("f"));
+    file.set_len(MIB).unwrap();
+    let mut expected = Vec::new();
+    for at in (0..12).map(|n| n * 20_000 + 7) {
+        file.write_all_at(b"data", at).unwrap();
+        expected.push((at, at + 4));
+    }
+    let found = || {
+        let (mut all, mut at) = (Vec::new(), 0);
+        while let Ok(start) = seek(&file, Whence::Data(at)) {
+            at = seek(&file, Whence::Hole(start)).unwrap();
+            all.push((start, at));
+        }
+        all
+    };
+    assert_eq!(found(), expected, "as written");
+    file.sync_all().unwrap();
+    assert_eq!(found(), expected, "as stored");
+    // Twice as many records: what reads them has them compacted.
+    for (at, _) in &expected {
+        file.write_all_at(b"DATA", *at).unwrap();
+    }
+    file.sync_all().unwrap();
+    for _ in 0..5 {
+        assert_eq!(read(&file, 7, 4), b"DATA");
+        assert_eq!(found(), expected, "after a rewrite");
+    }
 }
 
 fn holes_can_be_punched(rig: &Rig) {

@@ -19,6 +19,7 @@ on_both! {
     who_is_in_the_way_is_told,
     locks_of_an_open_file_are_its_own,
     closing_gives_locks_up,
+    who_asks_after_a_close_finds_the_lock_free,
     an_end_of_a_process_gives_its_locks_up,
     who_waits_for_a_flock_is_freed_by_a_signal,
     who_waits_for_a_range_is_freed_by_a_signal,
@@ -120,6 +121,12 @@ fn closing_gives_locks_up(rig: &Rig) {
     eventually("the flock is free", || try_lock(&two));
     let mut other = Process::locking(&mount.at("f"), Kind::Write, 0, 0);
     other.says("locked");
+}
+
+fn who_asks_after_a_close_finds_the_lock_free(rig: &Rig) {
+    let mount = rig.start();
+    drop(open(mount.at("f")));
+    Process::relocking(&mount.at("f")).says("free");
 }
 
 fn an_end_of_a_process_gives_its_locks_up(rig: &Rig) {

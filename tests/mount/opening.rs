@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::kit::{MIB, SOMEBODY, as_user, assert_same, bytes, names, open, refused};
 use crate::on_both;
-use crate::support::rig::{Rig, eventually};
+use crate::support::rig::{Client, Rig, eventually};
 
 on_both! {
     appending_writes_at_the_end_whoever_moved_it,
@@ -19,6 +19,8 @@ on_both! {
     the_last_symlink_may_be_refused,
     a_file_is_no_directory,
     a_nameless_file_has_no_name_until_it_gets_one,
+    a_nameless_file_that_gets_a_name_stays,
+    an_open_directory_that_is_removed_is_still_there,
     direct_reads_and_writes_are_exact,
     a_read_only_handle_cannot_write,
     a_new_file_can_be_written_whatever_its_mode,
@@ -97,6 +99,50 @@ fn a_nameless_file_has_no_name_until_it_gets_one(rig: &Rig) {
     assert_eq!(&read, b"nameless");
     drop(file);
     assert_eq!(names(mount.path()), [""; 0]);
+}
+
+fn a_nameless_file_that_gets_a_name_stays(rig: &Rig) {
+    rig.format(&["--trash-days", "0"]);
+    let mount = rig.mount(&[]);
+    fs::create_dir(mount.at("d")).unwrap();
+    for (n, empty_path) in [(0, false), (1, true)] {
+        let flags = OFlags::TMPFILE | OFlags::RDWR;
+        let file = rustix::fs::open(mount.path(), flags, Mode::from_raw_mode(0o640)).unwrap();
+        let file = File::from(file);
+        file.write_all_at(b"before", 0).unwrap();
+        let path = mount.at(format!("d/f{n}"));
+        if empty_path {
+            linkat(&file, "", CWD, &path, AtFlags::EMPTY_PATH).unwrap();
+        } else {
+            let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+            linkat(CWD, link, CWD, &path, AtFlags::SYMLINK_FOLLOW).unwrap();
+        }
+        assert_eq!(file.metadata().unwrap().nlink(), 1);
+        file.write_all_at(b" and after", 6).unwrap();
+        drop(file);
+        assert_eq!(fs::read(&path).unwrap(), b"before and after");
+    }
+    let ino = fs::metadata(mount.at("d/f0")).unwrap().ino();
+    // Nobody who cleans up after the session takes it for a file that was removed.
+    mount.unmount();
+    let mount = rig.mount_by(Client::Go, &[]);
+    assert_eq!(names(mount.at("d")), ["f0", "f1"]);
+    assert_eq!(fs::read(mount.at("d/f0")).unwrap(), b"before and after");
+    assert_eq!(fs::metadata(mount.at("d/f0")).unwrap().ino(), ino);
+    mount.unmount();
+    rig.check();
+}
+
+fn an_open_directory_that_is_removed_is_still_there(rig: &Rig) {
+    rig.format(&["--trash-days", "0"]);
+    let mount = rig.mount(&["--attr-cache", "0"]);
+    fs::create_dir(mount.at("d")).unwrap();
+    let dir = File::open(mount.at("d")).unwrap();
+    let ino = dir.metadata().unwrap().ino();
+    fs::remove_dir(mount.at("d")).unwrap();
+    let found = dir.metadata().unwrap();
+    assert_eq!((found.ino(), found.nlink(), found.is_dir()), (ino, 0, true));
+    assert_eq!(refused(fs::metadata(mount.at("d"))), Errno::NOENT);
 }
 
 fn direct_reads_and_writes_are_exact(rig: &Rig) {

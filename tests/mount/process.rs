@@ -60,9 +60,19 @@ impl Process {
     /// One that takes a POSIX lock, says `locked`, and keeps it until its end. It waits for it if
     /// need be, and says `waiting` before.
     pub fn locking(path: &Path, kind: Kind, start: i64, len: i64) -> Self {
+        Self::playing(&format!("{kind:?} {start} {len} {}", path.display()))
+    }
+
+    /// One that closes what it has locked and at once locks it by another handle, time and again. It
+    /// says `free` if that was never refused.
+    pub fn relocking(path: &Path) -> Self {
+        Self::playing(&format!("Relock 0 0 {}", path.display()))
+    }
+
+    fn playing(order: &str) -> Self {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", PART, "--ignored", "--nocapture"]);
-        command.env(ORDER, format!("{kind:?} {start} {len} {}", path.display()));
+        command.env(ORDER, order);
         Self::spawn(command)
     }
 
@@ -142,6 +152,9 @@ fn another_process() {
     let Ok(order) = env::var(ORDER) else { return };
     let words: Vec<&str> = order.splitn(4, ' ').collect();
     let [kind, start, len, path] = words[..] else { panic!("{order}") };
+    if kind == "Relock" {
+        return relock(path);
+    }
     let kind = if kind == "Read" { Kind::Read } else { Kind::Write };
     let lock = range(kind, start.parse().unwrap(), len.parse().unwrap());
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
@@ -151,6 +164,28 @@ fn another_process() {
     }
     say("locked");
     let _ = std::io::stdin().read(&mut [0]);
+}
+
+/// In a process without other threads: a child that one of those starts has all files open for a
+/// moment, and the locks with them.
+fn relock(path: &str) {
+    let open = || OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut held = open();
+    held.try_lock().unwrap();
+    for turn in 0..150 {
+        let next = open();
+        drop(held);
+        assert!(next.try_lock().is_ok(), "flock of turn {turn}");
+        held = next;
+    }
+    of_file(&held, Kind::Write, 0, 10).unwrap();
+    for turn in 0..100 {
+        let next = open();
+        drop(held);
+        assert_eq!(of_file(&next, Kind::Write, 5, 10), Ok(()), "range of turn {turn}");
+        held = next;
+    }
+    say("free");
 }
 
 fn say(word: &str) {

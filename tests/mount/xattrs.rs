@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::kit::{SOMEBODY, as_user, refused};
 use crate::on_both;
 use crate::support::command::run;
-use crate::support::rig::{Mounted, PATIENCE, Rig};
+use crate::support::rig::{Client, Mounted, PATIENCE, Rig};
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -21,6 +21,10 @@ on_both! {
     setting_may_insist_on_old_or_new,
     buffers_that_are_too_small_are_told,
     attributes_of_a_symlink_are_its_own,
+    names_are_in_a_namespace,
+    trusted_names_are_for_root,
+    a_change_of_attributes_shows_in_the_times,
+    an_immutable_file_keeps_its_attributes,
     without_the_option_there_are_none,
     an_acl_grants_and_denies,
     an_acl_and_the_mode_agree,
@@ -83,6 +87,75 @@ fn attributes_of_a_symlink_are_its_own(rig: &Rig) {
     let mut value = [0; 4];
     assert_eq!(lgetxattr(&link, "trusted.a", &mut value).unwrap(), 4);
     assert_eq!(refused(get(&link, "trusted.a")), Errno::NODATA);
+}
+
+fn names_are_in_a_namespace(rig: &Rig) {
+    let mount = with_xattrs(rig);
+    let path = mount.at("f");
+    fs::write(&path, "").unwrap();
+    for name in ["plain", "users.a", "system.a", "com.apple.a"] {
+        let set = setxattr(&path, name, b"x", XattrFlags::empty());
+        assert_eq!(refused(set), Errno::OPNOTSUPP, "{name}");
+        assert_eq!(refused(get(&path, name)), Errno::OPNOTSUPP, "{name}");
+        assert_eq!(refused(removexattr(&path, name)), Errno::OPNOTSUPP, "{name}");
+    }
+    assert_eq!(refused(setxattr(&path, "user.", b"x", XattrFlags::empty())), Errno::INVAL);
+    mount.unmount();
+    // What another client has made is there to be seen and taken away.
+    let go = rig.mount_by(Client::Go, &["--enable-xattr"]);
+    setxattr(go.at("f"), "plain", b"x", XattrFlags::empty()).unwrap();
+    go.unmount();
+    let mount = rig.mount(&["--enable-xattr"]);
+    assert_eq!(list(&mount.at("f")), ["plain"]);
+    assert_eq!(get(&mount.at("f"), "plain").unwrap(), b"x");
+    removexattr(mount.at("f"), "plain").unwrap();
+    assert_eq!(list(&mount.at("f")), [""; 0]);
+}
+
+fn trusted_names_are_for_root(rig: &Rig) {
+    let mount = with_xattrs(rig);
+    let path = mount.at("f");
+    fs::write(&path, "").unwrap();
+    setxattr(&path, "user.u", b"x", XattrFlags::empty()).unwrap();
+    setxattr(&path, "trusted.t", b"x", XattrFlags::empty()).unwrap();
+    assert_eq!(list(&path), ["trusted.t", "user.u"]);
+    assert_eq!(as_user(SOMEBODY, || list(&path)), ["user.u"]);
+}
+
+fn a_change_of_attributes_shows_in_the_times(rig: &Rig) {
+    let mount = with_xattrs(rig);
+    let path = mount.at("f");
+    fs::write(&path, "").unwrap();
+    let times = || {
+        let found = fs::metadata(&path).unwrap();
+        ((found.ctime(), found.ctime_nsec()), (found.mtime(), found.mtime_nsec()))
+    };
+    let before = times();
+    setxattr(&path, "user.a", b"x", XattrFlags::empty()).unwrap();
+    let set = times();
+    assert!(set.0 > before.0 && set.1 == before.1);
+    removexattr(&path, "user.a").unwrap();
+    assert!(times().0 > set.0);
+}
+
+fn an_immutable_file_keeps_its_attributes(rig: &Rig) {
+    rig.format(&[]);
+    let mount = rig.mount(&["--enable-xattr", "--enable-ioctl"]);
+    let path = mount.at("f");
+    fs::write(&path, "").unwrap();
+    setxattr(&path, "user.a", b"x", XattrFlags::empty()).unwrap();
+    let chattr = |how: &str| {
+        let mut tool = Command::new("chattr");
+        tool.arg(how).arg(&path);
+        run(tool, PATIENCE).ok();
+    };
+    for flag in ["i", "a"] {
+        chattr(&format!("+{flag}"));
+        assert_eq!(refused(setxattr(&path, "user.a", b"y", XattrFlags::empty())), Errno::PERM);
+        assert_eq!(refused(removexattr(&path, "user.a")), Errno::PERM);
+        chattr(&format!("-{flag}"));
+    }
+    assert_eq!(get(&path, "user.a").unwrap(), b"x");
 }
 
 fn without_the_option_there_are_none(rig: &Rig) {

@@ -3,6 +3,9 @@
 #![cfg(test)]
 
 #[allow(dead_code, reason = "each test program uses its own part of this")]
+#[path = "../support/hostile.rs"]
+mod hostile_server;
+#[allow(dead_code, reason = "each test program uses its own part of this")]
 #[path = "../support/s3.rs"]
 mod s3;
 #[path = "../support/mod.rs"]
@@ -43,9 +46,11 @@ macro_rules! on_store {
 mod conformance;
 mod failures;
 mod files;
+mod flipped;
 mod format;
 mod go;
 mod host_style;
+mod hostile;
 mod minio;
 mod proxied;
 mod proxy;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,6 +18,7 @@ use jfs::csi::proto::csi::{
     NodeGetVolumeStatsRequest, NodeGetVolumeStatsResponse, NodePublishVolumeRequest,
     NodeUnpublishVolumeRequest, ProbeRequest, VolumeCapability,
 };
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -26,6 +28,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 use tower::service_fn;
 
+use crate::support::cgroup::MemoryGroup;
 use crate::support::command::{kill_group, poll, wait};
 use crate::support::redis::RedisServer;
 use crate::support::timeout::{has_limit, on_timeout};
@@ -39,7 +42,19 @@ pub struct Node {
     runtime: Runtime,
     driver: Option<Driver>,
     url: String,
+    /// What an administrator allows.
+    allowed: Vec<String>,
+    /// More of the driver's environment.
+    pub environment: Vec<(String, String)>,
+    /// What the driver runs in; without, it has a budget of its own.
+    group: Option<MemoryGroup>,
+    /// Whether the driver has a mount namespace of its own, and its folder is one mount in both.
+    apart: bool,
 }
+
+/// One host is all that there is to most tests.
+const ONE_HOST: &[&str] =
+    &["--allow-loopback", "--allow-local-storage=/", "--allow-inline-volumes"];
 
 struct Driver {
     process: Child,
@@ -68,8 +83,44 @@ impl Node {
         Self::start_on(&RedisServer::shared().fresh_url())
     }
 
+    /// As [`Node::start`], with nothing allowed but this.
+    #[track_caller]
+    pub fn start_allowing(flags: &[&str]) -> Self {
+        Self::start_with(&RedisServer::shared().fresh_url(), flags, None, &[], false)
+    }
+
     #[track_caller]
     pub fn start_on(url: &str) -> Self {
+        Self::start_with(url, ONE_HOST, None, &[], false)
+    }
+
+    /// In a group with a limit of memory, with the budget that follows from it.
+    #[track_caller]
+    pub fn start_within(group: MemoryGroup) -> Self {
+        Self::start_with(&RedisServer::shared().fresh_url(), ONE_HOST, Some(group), &[], false)
+    }
+
+    /// With options of the driver.
+    #[track_caller]
+    pub fn start_so(options: &[&str]) -> Self {
+        Self::start_with(&RedisServer::shared().fresh_url(), ONE_HOST, None, options, false)
+    }
+
+    /// As in a container: the driver has a mount namespace of its own, and what it mounts is seen here
+    /// because the folder is shared between both.
+    #[track_caller]
+    pub fn start_apart() -> Self {
+        Self::start_with(&RedisServer::shared().fresh_url(), ONE_HOST, None, &[], true)
+    }
+
+    #[track_caller]
+    fn start_with(
+        url: &str,
+        flags: &[&str],
+        group: Option<MemoryGroup>,
+        options: &[&str],
+        apart: bool,
+    ) -> Self {
         assert!(has_limit(), "a test that mounts runs inside timeout::within");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_owned();
@@ -80,8 +131,14 @@ impl Node {
             .build()
             .unwrap();
         fs::create_dir(folder.path().join("pods")).unwrap();
-        let mut node = Self { folder, runtime, driver: None, url: url.to_owned() };
-        node.restart(&[]);
+        if apart {
+            share(folder.path());
+        }
+        let (url, allowed, environment) = (url.to_owned(), Vec::new(), Vec::new());
+        let driver = None;
+        let mut node = Self { folder, runtime, driver, url, allowed, environment, group, apart };
+        node.allow(flags);
+        node.restart(options);
         node
     }
 
@@ -102,22 +159,43 @@ impl Node {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
+    /// What is allowed from the next start on.
+    pub fn allow(&mut self, flags: &[&str]) {
+        self.allowed = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    }
+
     /// Starts the driver, which must not run.
     #[track_caller]
     pub fn restart(&mut self, options: &[&str]) {
         assert!(self.driver.is_none(), "the driver runs");
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         let socket = self.path("csi.sock");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_jfs-csi"));
+        let program = env!("CARGO_BIN_EXE_jfs-csi");
+        let mut command = match &self.group {
+            Some(group) => group.command(program),
+            None if self.apart => {
+                let mut command = Command::new("unshare");
+                command.args(["--mount", "--propagation", "unchanged", program]);
+                command
+            }
+            None => Command::new(program),
+        };
+        if self.group.is_none() {
+            command.args(["--memory-budget", "128"]);
+        }
         command
             .args(["--endpoint", &format!("unix://{}", socket.display()), "--nodeid", "node-1"])
-            .args(["--http", "127.0.0.1:0", "--memory-budget", "128", "--drain-timeout", "20s"])
+            .args(["--http", "127.0.0.1:0", "--health", "127.0.0.1:0", "--drain-timeout", "20s"])
             .arg("--state-dir")
             .arg(self.path("state"))
+            .arg("--kubelet-dir")
+            .arg(self.path("pods"))
             .arg("--cache-dir")
             .arg(self.path("cache"))
+            .args(&self.allowed)
             .args(options)
             .env("AWS_EC2_METADATA_DISABLED", "true")
+            .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
@@ -155,6 +233,21 @@ impl Node {
 
     pub fn controller(&self) -> ControllerClient<Channel> {
         ControllerClient::new(self.channel())
+    }
+
+    pub fn group(&self) -> Option<&MemoryGroup> {
+        self.group.as_ref()
+    }
+
+    /// Where the driver serves a page, from its log: `/metrics` or `/healthz`.
+    #[track_caller]
+    pub fn address(&self, page: &str) -> SocketAddr {
+        let log = self.log();
+        let place = log.lines().rev().find_map(|line| {
+            let (_, place) = line.split_once("served at http://")?;
+            place.trim().strip_suffix(page)
+        });
+        place.unwrap_or_else(|| panic!("{page} is not served:\n{log}")).parse().unwrap()
     }
 
     pub fn pid(&self) -> u32 {
@@ -285,6 +378,17 @@ impl Drop for Node {
     }
 }
 
+/// Makes a folder a mount whose copies in other mount namespaces follow it.
+#[track_caller]
+fn share(folder: &Path) {
+    let none: Option<&Path> = None;
+    mount(Some(folder), folder, none, MsFlags::MS_BIND, none).unwrap();
+    // One that is in nobody's group first.
+    for flags in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
+        mount(none, folder, none, flags, none).unwrap();
+    }
+}
+
 /// Where something is mounted below a folder.
 pub fn mounts_below(folder: &Path) -> Vec<PathBuf> {
     jfs::fuse::mounts_below(folder)
@@ -294,4 +398,6 @@ fn clear(folder: &Path) {
     for point in mounts_below(folder) {
         let _ = jfs::fuse::unmount(&point, jfs::fuse::Unmount::Force);
     }
+    // It is a mount itself, or is not.
+    let _ = umount2(folder, MntFlags::MNT_DETACH);
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
 pub mod aside;
+pub mod cgroup;
 pub mod command;
 pub mod connection;
 pub mod data;

@@ -12,7 +12,7 @@ use nix::mount::{MntFlags, umount2};
 
 use super::command::{kill_group, poll, wait};
 pub use super::connection::is_mounted;
-use super::connection::{abort, cut, number};
+use super::connection::{Connection, cut};
 use super::timeout::{has_limit, on_timeout};
 
 const START: Duration = Duration::from_mins(1);
@@ -32,7 +32,7 @@ pub struct Mount {
     log: PathBuf,
     /// Nothing once it has ended.
     client: Option<Child>,
-    connection: Option<u32>,
+    connection: Option<Connection>,
     keeper: Child,
 }
 
@@ -66,7 +66,7 @@ impl Mount {
         while !is_up() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
-        mount.connection = number(&mount.point);
+        mount.connection = Connection::of(&mount.point);
         assert!(mount.connection.is_some(), "no mount; the client says:\n{}", mount.log());
         mount
     }
@@ -132,8 +132,8 @@ impl Mount {
     /// Leaves nothing behind, whatever has happened before.
     fn end(&mut self) {
         if let Some(mut client) = self.client.take() {
-            if let Some(number) = self.connection {
-                abort(number);
+            if let Some(connection) = &self.connection {
+                connection.abort();
             }
             kill_group(&mut client);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jfs::meta::op::setattr::AttrSet;
 use jfs::meta::record::FileKind;
-use jfs::meta::{Caller, Ino, Name, NodeKind};
+use jfs::meta::{Caller, Ino, NodeKind};
 use jfs::vfs::{Fh, ListedNode, NodeChange, Vfs, VfsOptions};
 use nix::fcntl::OFlag;
 
@@ -48,7 +48,7 @@ async fn dir(vfs: &Vfs) -> Ino {
 
 async fn page(vfs: &Arc<Vfs>, dir: Ino, fh: Fh, offset: u64) -> Vec<ListedNode> {
     let mut left = PAGE;
-    let fits = move |_: &Name| {
+    let fits = move |_: &[u8]| {
         let fits = left > 0;
         left = left.saturating_sub(1);
         fits
@@ -86,7 +86,7 @@ fn modes(nodes: &[ListedNode]) -> Vec<u16> {
 async fn attrs_that_were_read_ahead_are_told_with_their_age(vol: Volume) {
     let vfs = vfs(&vol, LONG).await;
     let dir = dir(&vfs).await;
-    let fh = vfs.open_dir(dir);
+    let fh = vfs.open_dir(dir).unwrap();
     let first = page(&vfs, dir, fh, 0).await;
     assert!(first.iter().all(|node| node.age.is_zero()), "{first:?}");
     tokio::time::sleep(MOMENT).await;
@@ -99,8 +99,8 @@ async fn attrs_that_were_read_ahead_are_told_with_their_age(vol: Volume) {
 async fn what_this_client_changed_is_never_told_as_it_was(vol: Volume) {
     let vfs = vfs(&vol, LONG).await;
     let dir = dir(&vfs).await;
-    let all = rest(&vfs, dir, vfs.open_dir(dir), 0).await;
-    let fh = vfs.open_dir(dir);
+    let all = rest(&vfs, dir, vfs.open_dir(dir).unwrap(), 0).await;
+    let fh = vfs.open_dir(dir).unwrap();
     let first = page(&vfs, dir, fh, 0).await;
     tokio::time::sleep(MOMENT).await;
     for node in &all[first.len()..] {
@@ -113,8 +113,8 @@ async fn what_this_client_changed_is_never_told_as_it_was(vol: Volume) {
 async fn what_is_open_is_told_with_what_is_not_stored(vol: Volume) {
     let vfs = vfs(&vol, LONG).await;
     let dir = dir(&vfs).await;
-    let all = rest(&vfs, dir, vfs.open_dir(dir), 0).await;
-    let fh = vfs.open_dir(dir);
+    let all = rest(&vfs, dir, vfs.open_dir(dir).unwrap(), 0).await;
+    let fh = vfs.open_dir(dir).unwrap();
     let first = page(&vfs, dir, fh, 0).await;
     tokio::time::sleep(MOMENT).await;
     let ino = all[first.len()].listed.ino;
@@ -128,10 +128,10 @@ async fn what_is_open_is_told_with_what_is_not_stored(vol: Volume) {
 async fn what_another_client_changed_is_seen_from_the_start_on(vol: Volume) {
     let (vfs, other) = (vfs(&vol, LONG).await, vfs(&vol, LONG).await);
     let dir = dir(&vfs).await;
-    let fh = vfs.open_dir(dir);
+    let fh = vfs.open_dir(dir).unwrap();
     let first = page(&vfs, dir, fh, 0).await;
     tokio::time::sleep(MOMENT).await;
-    let all = rest(&other, dir, other.open_dir(dir), 0).await;
+    let all = rest(&other, dir, other.open_dir(dir).unwrap(), 0).await;
     for node in &all[2..] {
         chmod(&other, node.listed.ino, 0o600).await;
     }
@@ -144,11 +144,11 @@ async fn what_another_client_changed_is_seen_from_the_start_on(vol: Volume) {
 async fn what_is_gone_is_only_a_name(vol: Volume) {
     let (vfs, other) = (vfs(&vol, LONG).await, vfs(&vol, Duration::ZERO).await);
     let dir = dir(&vfs).await;
-    let all = rest(&other, dir, other.open_dir(dir), 0).await;
-    let fh = vfs.open_dir(dir);
+    let all = rest(&other, dir, other.open_dir(dir).unwrap(), 0).await;
+    let fh = vfs.open_dir(dir).unwrap();
     let first = page(&vfs, dir, fh, 0).await;
     for node in &all[first.len()..] {
-        let name = node.listed.name.as_bytes();
+        let name = &node.listed.name[..];
         other.unlink(&Caller::root(), dir, name).await.unwrap();
     }
     // What was read ahead was there then; what is read now is not.
@@ -160,7 +160,7 @@ async fn what_is_gone_is_only_a_name(vol: Volume) {
 async fn without_a_lifetime_nothing_is_read_ahead(vol: Volume) {
     let vfs = vfs(&vol, Duration::ZERO).await;
     let dir = dir(&vfs).await;
-    let all = rest(&vfs, dir, vfs.open_dir(dir), 0).await;
+    let all = rest(&vfs, dir, vfs.open_dir(dir).unwrap(), 0).await;
     assert_eq!(modes(&all), vec![0o644; FILES]);
     assert!(all.iter().all(|node| node.age.is_zero()));
 }

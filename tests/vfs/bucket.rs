@@ -1,6 +1,5 @@
 //! A bucket in memory that fails, delays and stops on demand.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +9,7 @@ use bytes::Bytes;
 use jfs::Result;
 use jfs::object::faulty::{FaultyStore, Odds};
 use jfs::object::mem::MemStore;
-use jfs::object::{Object, ObjectStore};
+use jfs::object::{Object, ObjectStore, Wanted};
 use tokio::sync::watch;
 
 pub struct Bucket {
@@ -20,6 +19,8 @@ pub struct Bucket {
     gets: FaultyStore,
     /// Every request takes a while, each another one.
     pub slow: AtomicBool,
+    /// Every put and get panics.
+    pub panics: AtomicBool,
     requests: AtomicU64,
     gets_seen: Mutex<Vec<String>>,
     /// Puts and gets of keys that end so wait.
@@ -34,6 +35,7 @@ impl Default for Bucket {
             gets: FaultyStore::new(objects.clone()),
             objects,
             slow: AtomicBool::default(),
+            panics: AtomicBool::default(),
             requests: AtomicU64::default(),
             gets_seen: Mutex::default(),
             held: watch::Sender::default(),
@@ -80,6 +82,7 @@ impl Bucket {
     }
 
     async fn pass(&self, key: &str) {
+        assert!(!self.panics.load(Ordering::Relaxed), "a defect of the store");
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         if self.slow.load(Ordering::Relaxed) {
             // Uneven, so that requests overtake each other, and the same in every run.
@@ -97,10 +100,10 @@ impl ObjectStore for Bucket {
         "test://"
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
+    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
         self.gets_seen.lock().unwrap().push(key.to_owned());
         self.pass(key).await;
-        self.gets.get(key, range).await
+        self.gets.get(key, wanted).await
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Failures: what a file tells, what it keeps, and what it leaves behind.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use jfs::Error;
 use jfs::chunk::Budget;
@@ -51,6 +52,23 @@ async fn a_failed_upload_is_told_until_every_handle_is_closed() {
     here.write(ino, 8, b" new").await;
     here.flush(ino).await;
     assert_eq!(read(&file, 0, 20).await, b"kept and new");
+}
+
+#[tokio::test]
+async fn a_panic_below_is_an_error_of_those_who_wait_for_it() {
+    let vol = Volume::memory().await;
+    let (here, bucket) = client(&vol).await;
+    let file = here.create("f").await;
+    let ino = file.ino();
+    here.write(ino, 0, &noise(2 * BLOCK as usize, 1)).await;
+    here.flush(ino).await;
+    bucket.panics.store(true, Ordering::Relaxed);
+    here.write(ino, 0, b"lost").await;
+    let error = within("flush", here.content.flush(ino)).await.unwrap_err();
+    assert_eq!(error.errno(), Errno::EIO, "{error}");
+    assert!(error.to_string().contains("a defect of the store"), "{error}");
+    let error = within("read", file.read(BLOCK.into(), 10)).await.unwrap_err();
+    assert_eq!(error.errno(), Errno::EIO, "{error}");
 }
 
 #[tokio::test]

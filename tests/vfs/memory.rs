@@ -1,6 +1,5 @@
 //! Memory: many files at once within one budget, without waiting for each other for ever.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::join_all;
 use jfs::chunk::Budget;
-use jfs::object::{Object, ObjectStore};
+use jfs::object::{Object, ObjectStore, Wanted};
 use jfs::{Error, Result};
 use tokio::sync::watch;
 
@@ -36,11 +35,11 @@ impl ObjectStore for Endless {
         "endless://"
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
+    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
         let _ = self.hangs.subscribe().wait_for(|hangs| !hangs).await;
         tokio::task::yield_now().await;
         let size: u64 = key.rsplit('_').next().unwrap().parse().unwrap();
-        let range = range.unwrap_or(0..size);
+        let range = wanted.part.unwrap_or(0..size);
         Ok(vec![filling(key); usize::try_from(range.end - range.start).unwrap()].into())
     }
 

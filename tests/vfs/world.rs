@@ -91,6 +91,8 @@ impl Client {
             log: log.clone(),
             prefix: options.prefix_internal,
             notices: notices.clone(),
+            memory: Budget::new(1 << 30),
+            shown: internal::Shown::All,
         });
         let (meta, content) = (self.meta.clone(), self.content.clone());
         Vfs::new(VfsParts {
@@ -102,6 +104,7 @@ impl Client {
             log,
             metrics,
             options,
+            memory: Budget::new(1 << 30),
         })
     }
 

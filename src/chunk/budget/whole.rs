@@ -21,9 +21,18 @@ struct Floor {
     _taking: AbortOnDropHandle<()>,
 }
 
+/// What floors may stand for beyond what they are.
+#[derive(Clone)]
+pub struct Excess {
+    units: Arc<Semaphore>,
+    total: usize,
+}
+
 /// What was drawn for one reservation: from the floor, from the whole, or, after a merge, both.
 pub struct Drawn {
     floor: Option<OwnedSemaphorePermit>,
+    /// What the floor was too small for.
+    excess: Option<OwnedSemaphorePermit>,
     whole: Option<Box<Reserved>>,
 }
 
@@ -43,12 +52,14 @@ impl Whole {
     }
 
     pub fn try_draw(&self, units: u32) -> Option<Drawn> {
-        if let Some(floor) = &self.floor
-            && let Ok(permit) = floor.units.clone().try_acquire_many_owned(floor.covering(units))
-        {
-            return Some(Drawn::of_floor(permit));
+        let of_whole = || self.budget.try_reserve(units as usize * UNIT).map(Drawn::of_whole);
+        let Some(floor) = &self.floor else { return of_whole() };
+        // What fits leaves the whole to others. What does not is better off there.
+        if units <= floor.covering(units) {
+            floor.try_draw(units, &self.budget.excess).or_else(of_whole)
+        } else {
+            of_whole().or_else(|| floor.try_draw(units, &self.budget.excess))
         }
-        self.budget.try_reserve(units as usize * UNIT).map(Drawn::of_whole)
     }
 
     /// Whichever has room first. All of it comes from one of them: who held a part of one while waiting
@@ -59,10 +70,9 @@ impl Whole {
         }
         let whole = Box::pin(self.budget.reserve(units as usize * UNIT));
         let Some(floor) = &self.floor else { return Drawn::of_whole(whole.await) };
-        let permit = floor.units.clone().acquire_many_owned(floor.covering(units));
         tokio::select! {
             biased;
-            Ok(permit) = permit => Drawn::of_floor(permit),
+            Some(drawn) = floor.draw(units, &self.budget.excess) => drawn,
             reserved = whole => Drawn::of_whole(reserved),
         }
     }
@@ -83,26 +93,58 @@ impl Floor {
         }
     }
 
+    fn try_draw(&self, units: u32, excess: &Excess) -> Option<Drawn> {
+        let covering = self.covering(units);
+        let permit = self.units.clone().try_acquire_many_owned(covering).ok()?;
+        let rest = excess.covering(units - covering);
+        let rest = excess.units.clone().try_acquire_many_owned(rest).ok()?;
+        Some(Drawn::of_floor(permit, rest))
+    }
+
+    async fn draw(&self, units: u32, excess: &Excess) -> Option<Drawn> {
+        let covering = self.covering(units);
+        let permit = self.units.clone().acquire_many_owned(covering).await.ok()?;
+        let rest = excess.covering(units - covering);
+        let rest = excess.units.clone().acquire_many_owned(rest).await.ok()?;
+        Some(Drawn::of_floor(permit, rest))
+    }
+
     /// What stands for so many units: no more than there is.
     fn covering(&self, units: u32) -> u32 {
         units.min(u32::try_from(self.total).unwrap_or(u32::MAX))
     }
 }
 
+impl Excess {
+    pub fn new(total: usize) -> Self {
+        Self { units: Arc::new(Semaphore::new(total)), total }
+    }
+
+    pub fn unlimited() -> Self {
+        Self::new(Semaphore::MAX_PERMITS)
+    }
+
+    fn covering(&self, units: u32) -> u32 {
+        units.min(u32::try_from(self.total).unwrap_or(u32::MAX))
+    }
+}
+
 impl Drawn {
-    fn of_floor(permit: OwnedSemaphorePermit) -> Self {
-        Self { floor: Some(permit), whole: None }
+    fn of_floor(permit: OwnedSemaphorePermit, excess: OwnedSemaphorePermit) -> Self {
+        Self { floor: Some(permit), excess: Some(excess), whole: None }
     }
 
     fn of_whole(reserved: Reserved) -> Self {
-        Self { floor: None, whole: Some(Box::new(reserved)) }
+        Self { floor: None, excess: None, whole: Some(Box::new(reserved)) }
     }
 
     pub fn merge(&mut self, other: Self) {
-        match (&mut self.floor, other.floor) {
-            (Some(mine), Some(permit)) => mine.merge(permit),
-            (mine @ None, permit) => *mine = permit,
-            (Some(_), None) => {}
+        for (mine, permit) in [(&mut self.floor, other.floor), (&mut self.excess, other.excess)] {
+            match (mine, permit) {
+                (Some(mine), Some(permit)) => mine.merge(permit),
+                (mine @ None, permit) => *mine = permit,
+                (Some(_), None) => {}
+            }
         }
         match (&mut self.whole, other.whole) {
             (Some(mine), Some(reserved)) => mine.merge(*reserved),
@@ -114,16 +156,18 @@ impl Drawn {
     /// Takes so many units out of it, as far as there are: a floor may stand for more than it is.
     pub fn split(&mut self, units: usize) -> Self {
         let mut left = units;
-        let floor = self.floor.as_mut().and_then(|floor| {
-            let part = left.min(floor.num_permits());
+        let mut take = |permit: &mut Option<OwnedSemaphorePermit>| {
+            let permit = permit.as_mut()?;
+            let part = left.min(permit.num_permits());
             left -= part;
-            floor.split(part)
-        });
+            permit.split(part)
+        };
+        let (excess, floor) = (take(&mut self.excess), take(&mut self.floor));
         let whole = self.whole.as_mut().and_then(|whole| {
             let part = (left * UNIT).min(whole.bytes());
             whole.split(part).map(Box::new)
         });
-        Self { floor, whole }
+        Self { floor, excess, whole }
     }
 }
 
@@ -200,6 +244,23 @@ mod tests {
         drop(large);
         assert_eq!(share.used(), 0);
         assert!(share.try_reserve(10 * KIB).is_some());
+    }
+
+    #[tokio::test]
+    async fn floors_stand_for_no_more_than_the_excess_that_is_allowed() {
+        let whole = Budget::with_excess(100 * KIB, 20 * KIB);
+        let shares = [0; 3].map(|_| whole.share(10 * KIB, 50 * KIB));
+        settled(&whole, 30 * KIB).await;
+        let others = whole.reserve(70 * KIB).await;
+        let large = [shares[0].reserve(20 * KIB).await, shares[1].reserve(20 * KIB).await];
+        assert!(shares[2].try_reserve(20 * KIB).is_none());
+        let mut waiting = Box::pin(shares[2].reserve(20 * KIB));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        drop(large);
+        drop(waiting.await);
+        drop(others);
+        assert!(shares.iter().all(|share| share.used() == 0));
+        assert_eq!(whole.used(), 30 * KIB);
     }
 
     #[tokio::test]

@@ -17,6 +17,7 @@ mod ledger;
 mod memory;
 mod opened;
 mod options;
+mod owner;
 mod pending;
 mod removal;
 mod ring;
@@ -39,7 +40,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -50,6 +51,7 @@ use ledger::AreaId;
 use memory::Memory;
 use opened::OpenFiles;
 use removal::Removals;
+use scan::LEFT_BEHIND;
 use shelf::Shelf;
 use space::{Space, Statvfs};
 use stage::Staging;
@@ -58,10 +60,11 @@ use usage::Counters;
 use volume::{Disks, Place};
 
 pub use options::{CacheOptions, Checksum, Eviction};
+pub use owner::CacheOwner;
 pub use usage::CacheUsage;
 pub use volume::VolumeCache;
 
-use super::Layout;
+use super::{Layout, Reserved};
 use crate::error::{Error, Result};
 
 /// Bytes on their way to the disks.
@@ -76,8 +79,11 @@ pub struct Cache {
     /// One for each directory, in their order; none where it cannot be used.
     disks: Vec<Option<Arc<Disk>>>,
     memory: Option<Arc<Memory>>,
+    /// What blocks in memory lie in.
+    _room: Option<Reserved>,
     next_area: AtomicU32,
-    volumes: Mutex<HashMap<String, Weak<VolumeCache>>>,
+    /// By UUID and owner.
+    volumes: Mutex<HashMap<(String, String), Weak<VolumeCache>>>,
     tasks: TaskTracker,
     end: CancellationToken,
     stop: Arc<AtomicBool>,
@@ -115,15 +121,22 @@ impl Cache {
             spawn_blocking(
                 move || if in_memory { Vec::new() } else { open_disks(&opening, &space) },
             );
-        let disks = disks.await.map_err(|_| Error::Interrupted)?;
+        let disks = disks.await.map_err(|lost| Error::lost_task("opening the cache", &lost))?;
         let working: Vec<Arc<Disk>> = disks.iter().flatten().map(Arc::clone).collect();
-        let memory = working.is_empty().then(|| {
-            let size = if in_memory { options.size } else { options::FALLBACK_SIZE };
+        let (mut memory, mut room) = (None, None);
+        if working.is_empty() {
+            let mut size = if in_memory { options.size } else { options::FALLBACK_SIZE };
+            if let Some(budget) = &options.memory {
+                let most = budget.capacity() / 8;
+                let reserved = usize::try_from(size).unwrap_or(usize::MAX).min(most);
+                room = Some(budget.reserve(reserved).await);
+                size = size.min(reserved as u64);
+            }
             if !in_memory {
                 tracing::warn!("no cache directory can be used: caching {size} bytes in memory");
             }
-            Arc::new(Memory::new(size, options.items, options.eviction))
-        });
+            memory = Some(Arc::new(Memory::new(size, options.items, options.eviction)));
+        }
         let upkeep = Upkeep::new(working.clone(), memory.clone(), &options);
         let stop = Arc::clone(&upkeep.stop);
         let (tasks, end) = (TaskTracker::new(), CancellationToken::new());
@@ -142,6 +155,7 @@ impl Cache {
             dirs: if in_memory { Vec::new() } else { options.dirs },
             disks,
             memory,
+            _room: room,
             next_area: AtomicU32::new(0),
             volumes: Mutex::default(),
             tasks,
@@ -159,20 +173,36 @@ impl Cache {
         layout: Layout,
         share: Option<u64>,
     ) -> Result<Arc<VolumeCache>> {
+        self.owned_volume(uuid, None, layout, share)
+    }
+
+    /// As [`Cache::volume`], for an owner that shares no part with another, whatever its volume's UUID
+    /// is.
+    pub fn owned_volume(
+        self: &Arc<Self>,
+        uuid: &str,
+        owner: Option<&CacheOwner>,
+        layout: Layout,
+        share: Option<u64>,
+    ) -> Result<Arc<VolumeCache>> {
         if uuid.is_empty() || uuid.starts_with('.') || uuid.contains(['/', '\0']) {
             return Err(Error::bad_input(format!("{uuid:?} cannot name a cache directory")));
         }
         let mut volumes = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
         volumes.retain(|_, volume| volume.strong_count() > 0);
-        if let Some(volume) = volumes.get(uuid).and_then(Weak::upgrade) {
+        let key = (uuid.to_owned(), owner.map_or_else(String::new, |owner| owner.id.clone()));
+        if let Some(volume) = volumes.get(&key).and_then(Weak::upgrade) {
             if volume.layout != layout {
                 return Err(Error::bad_input(format!("volume {uuid} is open with other blocks")));
             }
             volume.set_share(share);
             return Ok(volume);
         }
-        let volume = Arc::new(self.open_volume(uuid, layout, share));
-        volumes.insert(uuid.to_owned(), Arc::downgrade(&volume));
+        for disk in self.disks.iter().flatten() {
+            owner::check_staged(disk.dir(), uuid, owner)?;
+        }
+        let volume = Arc::new(self.open_volume(uuid, owner, layout, share));
+        volumes.insert(key, Arc::downgrade(&volume));
         drop(volumes);
         self.scan(&volume);
         Ok(volume)
@@ -216,7 +246,13 @@ impl Cache {
         }
     }
 
-    fn open_volume(&self, uuid: &str, layout: Layout, share: Option<u64>) -> VolumeCache {
+    fn open_volume(
+        &self,
+        uuid: &str,
+        owner: Option<&CacheOwner>,
+        layout: Layout,
+        share: Option<u64>,
+    ) -> VolumeCache {
         let counters: Arc<Counters> = Arc::default();
         let place = if let Some(memory) = &self.memory {
             let area = self.next_area();
@@ -225,7 +261,7 @@ impl Cache {
         } else {
             let disks = self.disks.iter();
             let shelves =
-                disks.map(|disk| self.open_shelf(disk.as_ref()?, uuid, layout, &counters));
+                disks.map(|disk| self.open_shelf(disk.as_ref()?, uuid, owner, layout, &counters));
             Place::Disks(Disks::new(shelves.collect()))
         };
         let common = Arc::clone(&self.common);
@@ -238,11 +274,13 @@ impl Cache {
         &self,
         disk: &Arc<Disk>,
         uuid: &str,
+        owner: Option<&CacheOwner>,
         layout: Layout,
         counters: &Arc<Counters>,
     ) -> Option<Shelf> {
-        let (root, id) = (disk.dir().join(uuid), self.next_area());
-        let area = Area::open(root, id, layout, disk.modes, Arc::clone(counters));
+        let id = self.next_area();
+        let area = owner::directory(disk.dir(), uuid, owner, disk.modes)
+            .and_then(|root| Area::open(root, id, layout, disk.modes, Arc::clone(counters)));
         let area = area.inspect_err(|error| {
             let dir = disk.dir().display();
             tracing::warn!("cache directory {dir} cannot be used for {uuid}: {error}");
@@ -257,7 +295,22 @@ impl Cache {
         let Place::Disks(disks) = &volume.place else { return };
         for shelf in disks.all() {
             let (shelf, closed) = (shelf.clone(), Arc::clone(&volume.closed));
-            self.tasks.spawn_blocking_on(move || shelf.scan(&closed), &self.common.runtime);
+            let (tasks, runtime) = (self.tasks.clone(), self.common.runtime.clone());
+            let end = self.end.clone();
+            let scan = move || {
+                if !shelf.scan(&closed) {
+                    return;
+                }
+                // What a process left that died a moment ago would stay until the next scan, if any.
+                let later = async move {
+                    if end.run_until_cancelled(sleep(LEFT_BEHIND)).await.is_some() {
+                        let cleared = spawn_blocking(move || shelf.clear_drafts(&closed));
+                        let _ = cleared.await;
+                    }
+                };
+                tasks.spawn_on(later, &runtime);
+            };
+            self.tasks.spawn_blocking_on(scan, &self.common.runtime);
         }
     }
 

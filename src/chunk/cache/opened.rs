@@ -8,9 +8,7 @@ use lru::LruCache;
 use super::file::BlockFile;
 use super::ledger::AreaId;
 use crate::chunk::BlockKey;
-
-/// Descriptors that the cache of a process holds at most.
-const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+use crate::descriptors;
 
 type Open = LruCache<(AreaId, BlockKey), Arc<BlockFile>>;
 
@@ -20,7 +18,8 @@ pub struct OpenFiles {
 
 impl OpenFiles {
     pub fn new() -> Self {
-        Self { open: Mutex::new(LruCache::new(MAX_OPEN)) }
+        let most = NonZeroUsize::new(descriptors::cache_files()).unwrap_or(NonZeroUsize::MIN);
+        Self { open: Mutex::new(LruCache::new(most)) }
     }
 
     pub fn find(&self, area: AreaId, block: BlockKey) -> Option<Arc<BlockFile>> {

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::glob;
+use crate::chunk::Budget;
 use crate::error::{Error, Result};
 
 /// Memory for blocks if no directory can be used.
@@ -30,6 +32,8 @@ pub struct CacheOptions {
     pub expire: Duration,
     /// Blocks being staged at the same time; 0 is without limit.
     pub max_stage_write: usize,
+    /// What blocks in memory, if they are kept there, are counted in: they take an eighth of it at most.
+    pub memory: Option<Arc<Budget>>,
 }
 
 /// Which block makes room for another.
@@ -70,6 +74,7 @@ impl Default for CacheOptions {
             scan_interval: Duration::from_hours(1),
             expire: Duration::ZERO,
             max_stage_write: 1000,
+            memory: None,
         }
     }
 }

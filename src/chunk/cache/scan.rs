@@ -16,23 +16,34 @@ use super::options::Checksum;
 use super::shelf::Shelf;
 use crate::chunk::BlockKey;
 
-/// Drafts and empty directories younger than this may still be in use.
-const LEFT_BEHIND: Duration = Duration::from_mins(1);
+/// Drafts and empty directories younger than this may still be in use, by this client or any other that
+/// shares the directory, the Go client among them. A draft is written in one go, and each write makes it
+/// young again, so an older one is nobody's; and whoever comes back to it after all finds it gone, and
+/// uploads the block instead.
+pub const LEFT_BEHIND: Duration = Duration::from_mins(1);
 /// Entries that are swept in one go, between which others get at the books.
 const SWEEP: usize = 10_000;
 /// `chunks`, two levels of directories, files.
 const DEPTH: usize = 4;
 
 impl Shelf {
+    /// Removes drafts that nobody will finish. Blocks.
+    pub fn clear_drafts(&self, stop: &AtomicBool) {
+        for root in [self.area.staging(), self.area.raw()] {
+            self.walk(&root, stop, &mut |_, _| {});
+        }
+    }
+
     /// Brings the books up to date. Blocks, for long if there is much; ends early if told to stop.
-    pub fn scan(&self, stop: &AtomicBool) {
+    /// Answers whether it has come upon drafts that may be left behind or not.
+    pub fn scan(&self, stop: &AtomicBool) -> bool {
         let area = self.area.id;
         self.disk.books().ledger.begin_scan(area);
         // Staged blocks first, so that none is ever taken for one that can go.
-        self.walk(&self.area.staging(), stop, &mut |block, metadata| {
+        let mut drafts = self.walk(&self.area.staging(), stop, &mut |block, metadata| {
             self.found_staged(block, metadata);
         });
-        self.walk(&self.area.raw(), stop, &mut |block, metadata| {
+        drafts |= self.walk(&self.area.raw(), stop, &mut |block, metadata| {
             let mut books = self.disk.books();
             let known = books.ledger.find_seen(area, block);
             if known.is_some_and(|entry| entry.staged) {
@@ -47,7 +58,7 @@ impl Shelf {
         });
         self.tidy();
         if self.is_stopped(stop) {
-            return;
+            return drafts;
         }
         let mut from = self.disk.books().ledger.len(area);
         while from > 0 {
@@ -57,6 +68,7 @@ impl Shelf {
         if self.disk.is_over() {
             self.disk.evict((0, 0));
         }
+        drafts
     }
 
     /// Drops blocks that were not used since. Blocks.
@@ -116,10 +128,17 @@ impl Shelf {
         BlockFile::open(&path, block.size, Checksum::None).ok()?.tier().ok()
     }
 
-    /// Visits the files of blocks below a directory and removes what was left behind.
-    fn walk(&self, root: &Path, stop: &AtomicBool, visit: &mut dyn FnMut(BlockKey, &Metadata)) {
-        let mut walk = Walk { shelf: self, stop, long_ago: long_ago(), visit };
+    /// Visits the files of blocks below a directory and removes what was left behind. Answers whether
+    /// there are drafts that are too young for that.
+    fn walk(
+        &self,
+        root: &Path,
+        stop: &AtomicBool,
+        visit: &mut dyn FnMut(BlockKey, &Metadata),
+    ) -> bool {
+        let mut walk = Walk { shelf: self, stop, long_ago: long_ago(), drafts: false, visit };
         walk.dir(&root.join("chunks"), "chunks", DEPTH);
+        walk.drafts
     }
 
     fn is_stopped(&self, stop: &AtomicBool) -> bool {
@@ -131,6 +150,8 @@ struct Walk<'a> {
     shelf: &'a Shelf,
     stop: &'a AtomicBool,
     long_ago: SystemTime,
+    /// Young ones were seen.
+    drafts: bool,
     visit: &'a mut dyn FnMut(BlockKey, &Metadata),
 }
 
@@ -163,6 +184,8 @@ impl Walk<'_> {
         } else if is_draft(name.as_bytes()) {
             if left_behind {
                 let _ = fs::remove_file(&path);
+            } else {
+                self.drafts = true;
             }
         } else if let Some(block) =
             name.to_str().and_then(|name| self.shelf.area.layout.parse(&format!("{key}/{name}")))

@@ -5,6 +5,7 @@ mod dirs;
 mod failing;
 mod keeping;
 mod limits;
+mod owners;
 mod sharing;
 mod staging;
 

@@ -17,7 +17,7 @@ use super::ring::{Ring, legacy_owner};
 use super::shelf::{Known, Shelf};
 use super::usage::{CacheUsage, Counters, Times};
 use crate::chunk::{BlockKey, Layout};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, joined};
 
 /// The part of one volume in a [`super::Cache`].
 pub struct VolumeCache {
@@ -161,7 +161,7 @@ impl VolumeCache {
         let _counted = self.counters.staging();
         let body = body.clone();
         let staged = spawn_blocking(move || shelf.stage(block, &body, tier));
-        staged.await.unwrap_or(Err(Error::Interrupted))
+        joined("staging a block", staged).await
     }
 
     /// Blocks staged and not uploaded, with their tiers, as the disks have them; those of earlier
@@ -189,7 +189,7 @@ impl VolumeCache {
             }
             outcome
         });
-        read.await.unwrap_or(Err(Error::Interrupted))
+        joined("reading a staged block", read).await
     }
 
     /// The block is in the bucket: no longer staged, still cached.

@@ -5,7 +5,7 @@ use crate::chunk::testing::{
     BLOCK, LAYOUT, Probe, body, cache_in, content, parts, slice, until, within, write,
 };
 use crate::chunk::{Compression, Options, Parts};
-use crate::object::ObjectStore;
+use crate::object::{ObjectStore, Wanted};
 
 #[tokio::test]
 async fn a_slice_reads_back_and_is_removed() {
@@ -31,7 +31,7 @@ async fn a_body_is_not_copied_on_its_way() {
     let mut upload = store.upload(block.slice, 0);
     upload.put(0, bytes.clone(), None);
     upload.finish().await.unwrap();
-    let stored = probe.mem.get(&LAYOUT.key(block), None).await.unwrap();
+    let stored = probe.mem.get(&LAYOUT.key(block), Wanted::all()).await.unwrap();
     assert_eq!(stored.as_ptr(), bytes.as_ptr());
 }
 

@@ -19,9 +19,13 @@ use crate::cli::launch::Caller;
 use crate::fuse::{End, Setup};
 use crate::meta::{Ino, Meta, Registration};
 use crate::object;
-use crate::scrape;
+use crate::scrape::{self, Bounds};
+use crate::vfs::internal::Shown;
 use crate::volume::storage::{Overrides, spec};
 use crate::volume::{MountRequest, Mounted, Volume, VolumeOptions};
+
+/// For open files and virtual files: more than anybody has open who does not mean harm.
+const TABLES: usize = 1 << 30;
 
 /// A volume that is mounted, and what goes with it.
 struct Served {
@@ -130,6 +134,7 @@ impl Mount {
             data: self.args.cache.data(&self.args.storage, self.args.is_read_only()),
             budget: Budget::new(usize::try_from(self.args.cache.buffer())?),
             cache: cache.clone(),
+            cache_owner: None,
             cache_share: None,
             registry: registry.clone(),
             root,
@@ -146,6 +151,8 @@ impl Mount {
             ),
             wishes: self.args.fuse.wishes(&setting),
             setup: Setup::default(),
+            memory: Budget::new(TABLES),
+            shown: Shown::All,
             config,
             registry: None,
         };
@@ -166,7 +173,9 @@ impl Mount {
     /// A mount without metrics is better than none.
     async fn listen(&self) -> Option<TcpListener> {
         let listener = match self.args.metrics.address() {
-            Ok((address, any_port)) => scrape::listen(address, any_port).await.map_err(Into::into),
+            Ok((address, any_port)) => {
+                scrape::listen(address, scrape::METRICS, any_port).await.map_err(Into::into)
+            }
             Err(error) => Err(error),
         };
         listener.map_err(|error| warn!("no metrics are served: {error:#}")).ok()
@@ -244,7 +253,7 @@ impl Served {
 fn scrapes(listener: TcpListener, registry: Registry) -> AbortOnDropHandle<()> {
     let answer =
         move |method: &Method, path: &str| scrape::metrics(method, path, &registry.gather());
-    AbortOnDropHandle::new(tokio::spawn(scrape::serve(listener, answer)))
+    AbortOnDropHandle::new(tokio::spawn(scrape::serve(listener, Bounds::METRICS, answer)))
 }
 
 /// Finds out now what would fail later.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::*;
-use crate::chunk::{Checksum, Eviction, Writeback};
+use crate::chunk::{Checksum, Eviction, Verify, Writeback};
 use crate::cli::{Cli, Command};
 use crate::meta::record::Setting;
 use crate::meta::{AtimeMode, Meta};
@@ -69,6 +69,7 @@ const ALL: &[(&str, &str)] = &[
     ("max-deletes", "7"),
     ("upload-limit", "100"),
     ("download-limit", "1G"),
+    ("verify-reads", "all"),
     ("check-storage", ""),
     ("buffer-size", "1024"),
     ("max-readahead", "64M"),
@@ -245,6 +246,7 @@ fn cache_options_reach_the_data() {
         "--max-uploads=4",
         "--max-downloads=5",
         "--max-stage-write=6",
+        "--verify-reads=all",
     ]);
     mount.check().unwrap();
     let data = mount.args.cache.data(&mount.args.storage, true);
@@ -259,6 +261,7 @@ fn cache_options_reach_the_data() {
             delay: 3600 * SECOND,
             hours: Some("22-6".parse().unwrap()),
         }),
+        verify: Verify::All,
         read_only: true,
     };
     assert_eq!(data, expected);
@@ -397,6 +400,7 @@ fn what_is_wrong_is_refused_by_name() {
         (&["--atime-mode=never"], &["--atime-mode", "never"]),
         (&["--cache-eviction=fifo"], &["--cache-eviction", "fifo"]),
         (&["--verify-cache-checksum=some"], &["--verify-cache-checksum"]),
+        (&["--verify-reads=some"], &["--verify-reads"]),
         (&["--cache-mode=0999"], &["--cache-mode"]),
         (&["--cache-mode=0400"], &["--cache-mode"]),
         (&["--free-space-ratio=2"], &["--free-space-ratio"]),

@@ -35,7 +35,9 @@ pub fn ask(point: &Path) -> anyhow::Result<Told> {
         Ok(text) => text.with_context(|| format!("{}: .config", point.display()))?,
         Err(_) => bail!("{}: does not answer", point.display()),
     };
-    let config: Value = serde_json::from_slice(&text)?;
+    let config: Value = serde_json::from_slice(&text).with_context(|| {
+        format!("{}: .config is not that of a mount ({} bytes)", point.display(), text.len())
+    })?;
     let pid = config["Pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
     let ours = config["Version"].as_str().is_some_and(|version| version.contains("+jfs-"));
     Ok(Told { pid, process: seen(pid), ours, staging: staging(&config["Chunk"]) })
@@ -114,6 +116,17 @@ mod tests {
     fn a_process_that_serves_nothing_is_not_waited_for() {
         assert_eq!(seen(std::process::id()), None);
         assert_eq!(seen(0), None);
+    }
+
+    #[test]
+    fn regression_what_is_no_config_is_named_by_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        for text in ["", "{\"Pid\": 1", "\0\0\0"] {
+            fs::write(dir.path().join(".config"), text).unwrap();
+            let error = format!("{:#}", ask(dir.path()).err().unwrap());
+            let place = dir.path().display().to_string();
+            assert!(error.starts_with(&place) && error.contains(".config is not"), "{error}");
+        }
     }
 
     #[test]

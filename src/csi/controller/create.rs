@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::parameters::{Mutable, Parameters};
 use super::system::System;
 use super::volumes::{self, Found, directory};
-use super::{capability, snapshots};
+use super::{capability, neighbours, snapshots};
 use crate::csi::busy::Busy;
 use crate::csi::kube::Kube;
 use crate::csi::proto::csi::volume_content_source::Type;
@@ -23,6 +23,7 @@ use crate::meta::op::rename::RenameMode;
 use crate::meta::op::setattr::AttrSet;
 use crate::meta::record::QuotaKey;
 use crate::meta::{Caller, Ino, Limits, Meta, Name, Timestamp};
+use crate::policy::Policy;
 
 /// Who uses a volume is not known when it is made, so it is open to all; the pod sees nothing else.
 const MODE: u16 = 0o777;
@@ -34,6 +35,8 @@ pub struct Wanted {
     mode: u16,
     owner: Option<(u32, u32)>,
     inodes: Option<i64>,
+    /// Whether it may use a directory of another namespace.
+    shares: bool,
 }
 
 /// Sizes that are acceptable, in bytes; 0 for no bound.
@@ -72,15 +75,20 @@ impl Range {
 impl Wanted {
     /// What a request asks for; nothing is looked at but the request, and Kubernetes for what a
     /// pattern names.
-    pub async fn read(request: &CreateVolumeRequest, kube: Option<&Kube>) -> Result<Self, Status> {
+    pub async fn read(
+        request: &CreateVolumeRequest,
+        kube: Option<&Kube>,
+        policy: &Policy,
+    ) -> Result<Self, Status> {
         place::check_id("volume", &request.name)?;
         capability::check(&request.volume_capabilities)?;
         let capacity = Range::read(request.capacity_range.as_ref())?;
         let parameters = Parameters::read(&request.parameters)?;
         let mutable = Mutable::read(&request.mutable_parameters)?;
         let flags = capability::mount_flags(&request.volume_capabilities);
-        let lists = parameters.mount_options.as_deref().into_iter().chain(flags);
-        let said = place::subdir_of(lists)?;
+        let lists: Vec<&str> =
+            parameters.mount_options.as_deref().into_iter().chain(flags).collect();
+        let said = place::subdir_of(&lists, policy)?;
         let subdir = said.as_deref().or(parameters.subdir.as_deref());
         let sub_path = match &parameters.pattern {
             Some(text) => pattern::resolve(text, &request.parameters, kube).await?,
@@ -104,14 +112,15 @@ impl Wanted {
             parameters: mutable.kept,
         };
         let (mode, owner) = (parameters.mode.unwrap_or(MODE), parameters.owner);
-        Ok(Self { record, capacity, mode, owner, inodes: mutable.inodes })
+        let (inodes, shares) = (mutable.inodes, parameters.shares);
+        Ok(Self { record, capacity, mode, owner, inodes, shares })
     }
 }
 
 /// Makes the volume, or finishes what was begun.
 pub async fn create(system: &System, wanted: Wanted, busy: &Busy) -> Result<Volume, Status> {
     let meta = &*system.meta;
-    let Wanted { record, capacity, mode, owner, inodes } = wanted;
+    let Wanted { record, capacity, mode, owner, inodes, shares } = wanted;
     // Neither the source nor a directory that is shared may go meanwhile.
     let _source = match &record.source {
         Some(Source::Volume(id)) => Some(busy.share("volume", id)?),
@@ -128,7 +137,7 @@ pub async fn create(system: &System, wanted: Wanted, busy: &Busy) -> Result<Volu
         Some(found) if found.is_recorded => same(found, &record, capacity)?,
         Some(found) => adopt(meta, found, record, capacity).await?,
         None => {
-            begin(meta, &record).await?;
+            begin(system, &record, shares).await?;
             record
         }
     };
@@ -184,7 +193,8 @@ async fn adopt(
 }
 
 /// From here on the volume is one, though it may lack its directory.
-async fn begin(meta: &Meta, record: &VolumeRecord) -> Result<(), Status> {
+async fn begin(system: &System, record: &VolumeRecord, shares: bool) -> Result<(), Status> {
+    let meta = &*system.meta;
     if record.source.is_some() {
         let (_, size) = content(meta, record).await?;
         if record.capacity > 0 && record.capacity < size {
@@ -199,6 +209,10 @@ async fn begin(meta: &Meta, record: &VolumeRecord) -> Result<(), Status> {
                 record.path
             )));
         }
+    }
+    let _placing = system.placing.lock().await;
+    if !shares {
+        neighbours::check(meta, record).await?;
     }
     records::write(meta, record).await?;
     Ok(())

@@ -15,6 +15,7 @@ use super::system::System;
 use crate::csi::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::mounts::access::Access;
+use crate::policy::Policy;
 
 /// What is not used for so long is closed.
 const IDLE: Duration = Duration::from_mins(5);
@@ -30,6 +31,7 @@ pub struct Fleet {
     /// Secrets of file systems that are looked after from the start.
     secrets: Option<PathBuf>,
     closing: Arc<AtomicBool>,
+    policy: Arc<Policy>,
 }
 
 /// The place of one file system, open or not.
@@ -47,8 +49,8 @@ struct Open {
 }
 
 impl Fleet {
-    pub fn new(secrets: Option<PathBuf>) -> Self {
-        Self { secrets, ..Self::default() }
+    pub fn new(secrets: Option<PathBuf>, policy: Arc<Policy>) -> Self {
+        Self { secrets, policy, ..Self::default() }
     }
 
     /// The file system of a Secret, open. Other file systems are not waited for.
@@ -65,7 +67,7 @@ impl Fleet {
         if self.closing.load(Ordering::Acquire) {
             return Err(Error::Interrupted);
         }
-        let access = Arc::new(Access::from_secret(&given)?);
+        let access = Arc::new(Access::from_secret(&given, &self.policy)?);
         let place = access.place();
         let berth = self.berth(access.id());
         *lock(&berth.used) = Instant::now();
@@ -73,7 +75,8 @@ impl Fleet {
         // A little before the call itself is given up, so that its answer has the cause.
         let patience = deadline.left().mul_f64(0.9);
         if let Ok(opened) = tokio::time::timeout(patience, opening).await {
-            return opened.unwrap_or(Err(Error::Interrupted));
+            return opened
+                .unwrap_or_else(|lost| Err(Error::lost_task("opening a file system", &lost)));
         }
         let cause = "it cannot be opened within the deadline of the call".to_owned();
         Err(Error::Unreachable { place, cause })
@@ -86,7 +89,7 @@ impl Fleet {
         if let Some(dir) = self.secrets.clone() {
             let read = tokio::task::spawn_blocking(move || secrets_in(&dir)).await;
             for given in read.unwrap_or_default() {
-                match Access::from_secret(&given) {
+                match Access::from_secret(&given, &self.policy) {
                     Ok(access) => {
                         known.insert(access.id(), given);
                     }

@@ -9,6 +9,7 @@ mod create;
 mod delete;
 mod fleet;
 mod list;
+mod neighbours;
 mod pages;
 mod parameters;
 mod snapshots;
@@ -41,6 +42,7 @@ use super::proto::csi::controller_service_capability::{self, Type};
 use super::proto::csi::*;
 use super::status;
 use crate::meta::Ino;
+use crate::policy::Policy;
 
 /// Everything that is built.
 const CAPABILITIES: &[Rpc] = &[
@@ -65,15 +67,21 @@ pub struct Controller {
     busy: Busy,
     gate: Gate,
     kube: Arc<Option<Kube>>,
+    policy: Arc<Policy>,
 }
 
 impl Controller {
     /// `secrets` is a directory of Secrets to look after from the start, `kube` the address of the
     /// Kubernetes API if it is not that of the cluster around.
-    pub fn new(gate: Gate, secrets: Option<PathBuf>, kube: Option<&str>) -> Self {
-        let fleet = Fleet::new(secrets);
+    pub fn new(
+        gate: Gate,
+        secrets: Option<PathBuf>,
+        kube: Option<&str>,
+        policy: Arc<Policy>,
+    ) -> Self {
+        let fleet = Fleet::new(secrets, Arc::clone(&policy));
         tokio::spawn(fleet.clone().tend());
-        Self { fleet, busy: Busy::default(), gate, kube: Arc::new(Kube::find(kube)) }
+        Self { fleet, busy: Busy::default(), gate, kube: Arc::new(Kube::find(kube)), policy }
     }
 
     /// Takes up what was left off.
@@ -218,7 +226,7 @@ impl Service for Controller {
         let turn = self.busy.begin("volume", &request.name)?;
         let id = request.name.clone();
         let work = async move {
-            let wanted = Wanted::read(&request, me.kube.as_ref().as_ref()).await?;
+            let wanted = Wanted::read(&request, me.kube.as_ref().as_ref(), &me.policy).await?;
             let system = me.system(&request.secrets, &request.name, deadline).await?;
             let volume = create::create(&system, wanted, &me.busy).await?;
             drop(turn);

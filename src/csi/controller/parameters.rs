@@ -14,6 +14,8 @@ pub struct Parameters {
     pub mount_options: Option<String>,
     pub mode: Option<u16>,
     pub owner: Option<(u32, u32)>,
+    /// Whether a volume may use a directory of another namespace.
+    pub shares: bool,
     /// What goes on to the nodes as it is.
     pub context: BTreeMap<String, String>,
 }
@@ -48,6 +50,9 @@ impl Parameters {
                     let (uid, gid) = value.split_once(':').ok_or_else(|| fail("uid:gid"))?;
                     let number = |text: &str| text.parse().map_err(|_| fail("uid:gid in numbers"));
                     parameters.owner = Some((number(uid)?, number(gid)?));
+                }
+                "shareAcrossNamespaces" => {
+                    parameters.shares = value.parse().map_err(|_| fail("one of true and false"))?;
                 }
                 // Of the other driver; a Secret needs no finalizer here.
                 "secretFinalizer" => {}
@@ -109,8 +114,13 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused_by_its_name() {
-        for (key, value) in [("colour", "red"), ("mode", "999"), ("owner", "me"), ("owner", "a:b")]
-        {
+        for (key, value) in [
+            ("colour", "red"),
+            ("mode", "999"),
+            ("owner", "me"),
+            ("owner", "a:b"),
+            ("shareAcrossNamespaces", "perhaps"),
+        ] {
             let error = Parameters::read(&map(&[(key, value)])).unwrap_err();
             assert!(error.message().contains(key), "{}", error.message());
         }
@@ -135,5 +145,21 @@ mod tests {
         let keys: Vec<&str> = read.context.keys().map(String::as_str).collect();
         assert_eq!(keys, ["csi.storage.k8s.io/pvc/name", "juicefs/clean-cache", "mountOptions"]);
         assert_eq!((read.mode, read.owner), (Some(0o750), Some((1000, 1001))));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_a_class_says_is_read_or_refused_by_its_name(
+            key in proptest::sample::select(vec![
+                "pathPattern", "subdir", "mountOptions", "mode", "owner", "shareAcrossNamespaces",
+                "upload-limit", "cache-share", "inodes", "colour",
+            ]),
+            value in "\\PC{0,40}",
+        ) {
+            let given = map(&[(key, &value)]);
+            for error in [Parameters::read(&given).err(), Mutable::read(&given).err()] {
+                proptest::prop_assert!(error.is_none_or(|error| error.message().contains(key)));
+            }
+        }
     }
 }

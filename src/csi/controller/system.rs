@@ -1,10 +1,11 @@
 //! One file system that the controller has open.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 use tracing::{info, warn};
 use uuid::Uuid;
 
@@ -31,6 +32,8 @@ pub struct System {
     data: OnceCell<Arc<Volume>>,
     sweeping: AtomicBool,
     sweep: Progress,
+    /// Held from looking for neighbours of a new volume until it is one itself.
+    pub placing: Mutex<()>,
 }
 
 impl System {
@@ -57,6 +60,7 @@ impl System {
             data: OnceCell::new(),
             sweeping: AtomicBool::new(false),
             sweep: Progress::default(),
+            placing: Mutex::new(()),
         });
         system.start_sweep();
         Ok(system)
@@ -124,36 +128,42 @@ impl System {
         listed.await.unwrap_or(false)
     }
 
+    /// Removes everything that is to be removed. What cannot be removed does not keep the others, and
+    /// is tried again later; the first failure is told.
     async fn sweep_all(&self) -> Result<()> {
-        records::tidy(&self.meta).await?;
-        let Some(deleting) = records::drawer(&self.meta, DELETING).await? else { return Ok(()) };
+        let mut outcome = records::tidy(&self.meta).await;
+        let Some(deleting) = records::drawer(&self.meta, DELETING).await? else { return outcome };
+        let mut stays = HashSet::new();
         loop {
             let entries = self.meta.entries(deleting, false).await?;
-            let Some(entry) = entries.first() else { return Ok(()) };
+            let Some(entry) = entries.into_iter().find(|entry| !stays.contains(&entry.ino)) else {
+                return outcome;
+            };
             self.open_data().await;
-            let before = self.sweep.done();
-            let tree = (deleting, &entry.name);
-            match self
-                .meta
-                .remove_tree_as(&Caller::root(), tree, Removal::default(), &self.sweep)
-                .await
-            {
-                Ok(()) => {
-                    // Objects go after the metadata that names them.
-                    self.meta.idle().await;
-                    let removed = self.sweep.done() - before;
-                    info!(
-                        volume = self.access.name(),
-                        entries = removed,
-                        "/{HOME}/{DELETING}/{} is removed",
-                        entry.name
-                    );
-                }
+            match self.sweep_one(deleting, &entry.name).await {
                 // Another controller is at it, too.
-                Err(Error::NotFound) => {}
-                Err(error) => return Err(error),
+                Ok(()) | Err(Error::NotFound) => {}
+                Err(error @ Error::Interrupted) => return Err(error),
+                Err(error) => {
+                    let volume = self.access.name();
+                    warn!(volume, name = %entry.name, %error, "a deleted volume stays for now");
+                    stays.insert(entry.ino);
+                    outcome = outcome.and(Err(error));
+                }
             }
         }
+    }
+
+    async fn sweep_one(&self, deleting: Ino, name: &Name) -> Result<()> {
+        let before = self.sweep.done();
+        let how = Removal { keeps_going: true, ..Removal::default() };
+        let tree = (deleting, name);
+        self.meta.remove_tree_as(&Caller::root(), tree, how, &self.sweep).await?;
+        // Objects go after the metadata that names them.
+        self.meta.idle().await;
+        let (volume, entries) = (self.access.name(), self.sweep.done() - before);
+        info!(volume, entries, "/{HOME}/{DELETING}/{name} is removed");
+        Ok(())
     }
 
     /// Without it, objects of removed files are left to the clients that have it.

@@ -6,12 +6,13 @@ mod publish;
 mod stats;
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 use tonic::{Request, Response, Status};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::busy::{Busy, Turn};
 use super::deadline::Deadline;
@@ -27,9 +28,9 @@ use super::proto::csi::{
     NodeStageVolumeResponse, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse,
     NodeUnstageVolumeRequest, NodeUnstageVolumeResponse,
 };
-use super::status::is_fault;
 use crate::error::{Error, Result};
 use crate::mounts::{Mounts, VolumeId};
+use crate::policy::Policy;
 
 /// What this service can do beyond publishing.
 const CAPABILITIES: [Type; 5] = [
@@ -42,18 +43,55 @@ const CAPABILITIES: [Type; 5] = [
 /// How long a node looks for its new size.
 const LOOK: Duration = Duration::from_secs(2);
 
+/// Something that is done about a volume, for the log.
+struct Doing {
+    what: &'static str,
+    /// In the log once it is done.
+    done: &'static str,
+    volume: VolumeId,
+    target: PathBuf,
+    /// Namespace and name, as far as kubelet says them.
+    pod: String,
+}
+
+impl Doing {
+    /// One line for each try. What was only repeated is none: kubelet publishes again all the time.
+    fn tell(&self, outcome: &Result<bool, Status>, took: Duration) {
+        let Self { what, done, volume, target, pod } = self;
+        let target = target.display();
+        match outcome {
+            Ok(true) => info!(%volume, pod, %target, ?took, "{done}"),
+            Ok(false) => debug!(%volume, pod, %target, ?took, "{done} again"),
+            Err(status) => {
+                let (code, cause) = (status.code(), status.message());
+                warn!(%volume, pod, ?took, ?code, "{what} failed: {cause}");
+            }
+        }
+    }
+}
+
+/// The pod that a volume is for.
+fn pod(labels: &[(String, String)]) -> String {
+    let of = |name: &str| labels.iter().find(|(label, _)| label == name).map(|(_, value)| value);
+    match (of("namespace"), of("pod")) {
+        (Some(namespace), Some(pod)) => format!("{namespace}/{pod}"),
+        (_, pod) => pod.cloned().unwrap_or_default(),
+    }
+}
+
 pub struct NodeService {
     pub node: String,
     pub mounts: Arc<Mounts>,
     pub gate: Gate,
     pub busy: Busy,
+    policy: Arc<Policy>,
     /// Volumes of which it was said what has no effect.
     told: Mutex<HashSet<VolumeId>>,
 }
 
 impl NodeService {
-    pub fn new(node: String, mounts: Arc<Mounts>, gate: Gate) -> Self {
-        Self { node, mounts, gate, busy: Busy::default(), told: Mutex::default() }
+    pub fn new(node: String, mounts: Arc<Mounts>, gate: Gate, policy: Arc<Policy>) -> Self {
+        Self { node, mounts, gate, busy: Busy::default(), policy, told: Mutex::default() }
     }
 
     /// Does something about a volume to its end, whether or not its caller waits for that. Until then
@@ -62,25 +100,22 @@ impl NodeService {
         &self,
         turn: Turn,
         deadline: Deadline,
-        (what, volume): (&'static str, VolumeId),
+        doing: Doing,
         work: F,
     ) -> Result<(), Status>
     where
-        F: Future<Output = Result<()>> + Send + 'static,
+        F: Future<Output = Result<bool>> + Send + 'static,
     {
-        let id = volume.clone();
+        let (what, volume) = (doing.what, doing.volume.clone());
         let task = self.gate.spawn(async move {
             let _turn = turn;
+            let begun = Instant::now();
             let done = work.await.map_err(Status::from);
-            if let Err(status) = &done
-                && is_fault(status.code())
-            {
-                warn!(volume = %id, "{what} failed: {}", status.message());
-            }
+            doing.tell(&done, begun.elapsed());
             done
         });
         match timeout(deadline.left(), task).await {
-            Ok(Ok(done)) => done,
+            Ok(Ok(done)) => done.map(drop),
             Ok(Err(_)) => Err(Status::internal(format!("{what} broke off"))),
             Err(_) => {
                 let condition = match timeout(Duration::ZERO, self.mounts.report(&volume)).await {
@@ -111,20 +146,27 @@ impl Node for NodeService {
         request: Request<NodePublishVolumeRequest>,
     ) -> Result<Response<NodePublishVolumeResponse>, Status> {
         let deadline = Deadline::of(request.metadata());
-        let (wanted, unused) = publish::wanted(request.get_ref())?;
+        let (wanted, unused) = publish::wanted(request.get_ref(), &self.policy)?;
         let volume = wanted.volume.clone();
         let turn = self.busy.begin("volume", &volume)?;
         self.tell(&volume, &unused);
         let mounts = Arc::clone(&self.mounts);
+        let doing = Doing {
+            what: "publishing",
+            done: "published",
+            volume: volume.clone(),
+            target: wanted.target.clone(),
+            pod: pod(&wanted.labels),
+        };
         let work = async move {
             let id = wanted.volume.clone();
-            mounts.publish(wanted).await?;
+            let is_new = mounts.publish(wanted).await?;
             if let Some(meta) = mounts.meta(&id).await {
                 mounts.limit(&id, limits::of(&meta, &id).await?).await;
             }
-            Ok(())
+            Ok(is_new)
         };
-        self.carry_out(turn, deadline, ("publishing", volume), work).await?;
+        Box::pin(self.carry_out(turn, deadline, doing, work)).await?;
         Ok(Response::new(NodePublishVolumeResponse {}))
     }
 
@@ -137,9 +179,16 @@ impl Node for NodeService {
         let volume = VolumeId::new(&request.volume_id)?;
         let target = publish::target(&request.target_path)?;
         let turn = self.busy.begin("volume", &volume)?;
-        let (mounts, id) = (Arc::clone(&self.mounts), volume.clone());
-        let work = async move { mounts.unpublish(&id, &target).await };
-        self.carry_out(turn, deadline, ("taking away", volume), work).await?;
+        let mounts = Arc::clone(&self.mounts);
+        let doing = Doing {
+            what: "taking away",
+            done: "taken away",
+            volume: volume.clone(),
+            target: target.clone(),
+            pod: String::new(),
+        };
+        let work = async move { mounts.unpublish(&volume, &target).await.map(|()| true) };
+        self.carry_out(turn, deadline, doing, work).await?;
         Ok(Response::new(NodeUnpublishVolumeResponse {}))
     }
 
@@ -149,7 +198,7 @@ impl Node for NodeService {
     ) -> Result<Response<NodeGetVolumeStatsResponse>, Status> {
         let request = request.into_inner();
         let volume = VolumeId::new(&request.volume_id)?;
-        let target = publish::place(&request.volume_path)?;
+        let target = publish::shown_at(&request.volume_path)?;
         let unknown = || Status::not_found(format!("volume {volume} is not published there"));
         if !self.mounts.knows(&volume, &target).await {
             return Err(unknown());
@@ -168,7 +217,7 @@ impl Node for NodeService {
     ) -> Result<Response<NodeExpandVolumeResponse>, Status> {
         let request = request.into_inner();
         let volume = VolumeId::new(&request.volume_id)?;
-        let target = publish::place(&request.volume_path)?;
+        let target = publish::shown_at(&request.volume_path)?;
         if !self.mounts.knows(&volume, &target).await {
             return Err(Status::not_found(format!("volume {volume} is not published there")));
         }

@@ -18,7 +18,7 @@ use nix::mount::MntFlags;
 use tracing::warn;
 
 use crate::error::{Error, Result};
-pub use table::{Mounted, mounted_at, mounts_below};
+pub use table::{Mounted, mounted_at, mounts_below, stacked_at};
 
 /// The type that `mount` and `df` show.
 const SUBTYPE: &str = "juicefs";

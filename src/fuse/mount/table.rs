@@ -1,9 +1,17 @@
 //! The kernel's table of mounts, as this process sees it.
+//!
+//! The kernel hands it out in pieces, and it may change between two of them: then a mount is missing that was
+//! there all the time. So it is read until it is the same twice.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+/// Room for most tables in one piece.
+const USUAL: usize = 64 << 10;
+const TRIES: usize = 10;
 
 /// A line of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +20,8 @@ pub struct Mounted {
     /// `major:minor`.
     pub device: String,
     pub point: PathBuf,
+    /// Whether what is mounted on it is mounted on its copies, too.
+    pub is_shared: bool,
     /// The type, such as `fuse.juicefs`.
     pub kind: String,
     pub source: String,
@@ -28,26 +38,56 @@ impl Mounted {
         let id = left.next()?.parse().ok()?;
         let device = left.nth(1)?.to_owned();
         let point = PathBuf::from(OsString::from_vec(unescape(left.nth(1)?)));
+        let is_shared = left.skip(1).any(|field| field.starts_with("shared:"));
         let mut right = right.split(' ');
         let kind = right.next()?.to_owned();
         let source = String::from_utf8_lossy(&unescape(right.next()?)).into_owned();
-        Some(Self { id, device, point, kind, source })
+        Some(Self { id, device, point, is_shared, kind, source })
     }
 }
 
 /// What is mounted at exactly this place, on top of anything else there. Looks at the table only:
 /// the place itself may not answer.
 pub fn mounted_at(point: &Path) -> Option<Mounted> {
-    let table = fs::read("/proc/self/mountinfo").ok()?;
+    let table = table().ok()?;
     on_top(&String::from_utf8_lossy(&table), point)
+}
+
+/// All that is mounted at exactly this place, what is on top last.
+pub fn stacked_at(point: &Path) -> Vec<Mounted> {
+    let table = table().unwrap_or_default();
+    let table = String::from_utf8_lossy(&table);
+    table.lines().filter_map(Mounted::parse).filter(|mounted| mounted.point == point).collect()
 }
 
 /// Where something is mounted below a directory, the last one first.
 pub fn mounts_below(dir: &Path) -> Vec<PathBuf> {
-    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let table = table().unwrap_or_default();
     let table = String::from_utf8_lossy(&table);
     let points = table.lines().rev().filter_map(Mounted::parse).map(|mounted| mounted.point);
     points.filter(|point| point != dir && point.starts_with(dir)).collect()
+}
+
+fn table() -> io::Result<Vec<u8>> {
+    settled(|| File::open("/proc/self/mountinfo"))
+}
+
+/// What is the same twice. A table that never stays is taken as it is at last.
+fn settled<R: Read>(mut open: impl FnMut() -> io::Result<R>) -> io::Result<Vec<u8>> {
+    let mut read = || {
+        let mut table = Vec::with_capacity(USUAL);
+        open()?.read_to_end(&mut table)?;
+        Ok::<_, io::Error>(table)
+    };
+    let mut last = read()?;
+    for _ in 0..TRIES {
+        let next = read()?;
+        if next == last {
+            break;
+        }
+        last = next;
+    }
+    Ok(last)
 }
 
 fn on_top(table: &str, point: &Path) -> Option<Mounted> {
@@ -88,11 +128,41 @@ mod tests {
         assert_eq!((top.id, top.device.as_str(), top.kind.as_str()), (41, "0:51", "tmpfs"));
     }
 
+    /// A file of which every read gets a few bytes, and some none yet.
+    struct Short<'a>(&'a [u8], usize);
+
+    impl Read for Short<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.1 += 1;
+            if self.1.is_multiple_of(3) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let few = (self.1 % 7 + 1).min(into.len());
+            self.0.read(&mut into[..few])
+        }
+    }
+
+    #[test]
+    fn regression_a_table_that_comes_in_pieces_is_read_whole() {
+        let table = settled(|| Ok(Short(TABLE.as_bytes(), 0))).unwrap();
+        assert_eq!(String::from_utf8(table).unwrap(), TABLE);
+    }
+
+    #[test]
+    fn regression_a_mount_that_was_missed_once_is_found() {
+        let torn = TABLE.replace("42 1 0:52 / /mnt/c", "");
+        let mut tables = [TABLE, &torn].into_iter();
+        let table = settled(|| Ok(Short(tables.next().unwrap_or(TABLE).as_bytes(), 0))).unwrap();
+        assert!(on_top(&String::from_utf8(table).unwrap(), Path::new("/mnt/c")).is_some());
+    }
+
     #[test]
     fn optional_fields_are_skipped() {
         let fuse = on_top(TABLE, Path::new("/mnt/c")).unwrap();
         assert!(fuse.is_fuse());
         assert_eq!(fuse.source, "sshfs");
+        assert!(!fuse.is_shared);
+        assert!(on_top(TABLE, Path::new("/proc")).unwrap().is_shared);
     }
 
     #[test]

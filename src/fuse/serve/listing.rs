@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::fuse::abi;
 use crate::fuse::answer::{Entry, Listing, ListingPlus};
 use crate::fuse::decode::ReadDir;
-use crate::meta::{Ino, Name};
+use crate::meta::Ino;
 use crate::vfs::{Listed, ListedNode, Node};
 
 /// Counts how many entries fit into an answer.
@@ -20,8 +20,8 @@ impl Room {
         Self { left: usize::try_from(size).unwrap_or(0), fixed }
     }
 
-    fn takes(&mut self, name: &Name) -> bool {
-        let length = (self.fixed + name.as_bytes().len()).next_multiple_of(8);
+    fn takes(&mut self, name: &[u8]) -> bool {
+        let length = (self.fixed + name.len()).next_multiple_of(8);
         let fits = length <= self.left;
         if fits {
             self.left -= length;
@@ -36,7 +36,7 @@ pub async fn names(ask: &Ask, dir: Ino, read: ReadDir) -> Result<Listing> {
     let listed = ask.vfs.list(dir, read.fh, read.offset, |name| room.takes(name)).await?;
     let mut listing = Listing::new(read.size);
     for Listed { name, ino, kind, next } in &listed {
-        if !listing.push(to_kernel(ask.vfs.root(), *ino), *next, *kind, name.as_bytes()) {
+        if !listing.push(to_kernel(ask.vfs.root(), *ino), *next, *kind, name) {
             break;
         }
     }
@@ -46,7 +46,7 @@ pub async fn names(ask: &Ask, dir: Ino, read: ReadDir) -> Result<Listing> {
 /// Names with attributes, which live as much shorter as they are old.
 pub async fn nodes(ask: &Ask, dir: Ino, read: ReadDir) -> Result<ListingPlus> {
     let mut room = Room::new(read.size, abi::DIRENT + abi::ENTRY_OUT);
-    let fits = |name: &Name| room.takes(name);
+    let fits = |name: &[u8]| room.takes(name);
     let nodes = ask.vfs.list_nodes(dir, read.fh, read.offset, fits).await?;
     let mut listing = ListingPlus::new(read.size);
     for ListedNode { listed: Listed { name, ino, kind, next }, attr, age } in nodes {
@@ -54,10 +54,10 @@ pub async fn nodes(ask: &Ask, dir: Ino, read: ReadDir) -> Result<ListingPlus> {
             Some(attr) => {
                 let entry = entry(&ask.vfs, &Node { ino, attr });
                 let attr_lifetime = entry.attr_lifetime.saturating_sub(age);
-                listing.push(&Entry { attr_lifetime, ..entry }, next, kind, name.as_bytes())
+                listing.push(&Entry { attr_lifetime, ..entry }, next, kind, &name)
             }
             // What vanished meanwhile is only a name.
-            None => listing.push_name(to_kernel(ask.vfs.root(), ino), next, kind, name.as_bytes()),
+            None => listing.push_name(to_kernel(ask.vfs.root(), ino), next, kind, &name),
         };
         if !pushed {
             break;

@@ -89,6 +89,10 @@ impl FileSystem for Served {
         });
     }
 
+    fn forget(&self, ino: Ino, _: u64) {
+        self.vfs.forget(self.node(ino));
+    }
+
     fn getattr(&self, request: &Request, _: Option<Fh>, reply: Reply<Attributes>) {
         let ino = self.node(request.ino);
         let ask = self.ask("getattr", request, || ino.to_string());
@@ -364,7 +368,7 @@ impl FileSystem for Served {
         let shown = |fh: &Fh| format!("[fh:{}]", fh.0);
         if !ask.caller.check || ask.caller.is_root() {
             self.vfs.metrics().opened();
-            let fh = ask.end(Ok(self.vfs.open_dir(ino)), shown);
+            let fh = ask.end(self.vfs.open_dir(ino), shown);
             reply.send(fh.map(opened));
             return;
         }
@@ -372,7 +376,7 @@ impl FileSystem for Served {
         let work = async move {
             // To list it, one must be allowed to read it.
             let allowed = ask.vfs.access(&ask.caller, ino, 4).await;
-            let fh = ask.end(allowed.map(|()| ask.vfs.open_dir(ino)), shown)?;
+            let fh = ask.end(allowed.and_then(|()| ask.vfs.open_dir(ino)), shown)?;
             ask.vfs.metrics().opened();
             Ok(opened(fh))
         };
@@ -480,7 +484,7 @@ impl FileSystem for Served {
         let ino = self.node(request.ino);
         let ask = self.ask("listxattr", request, || ino.to_string());
         reply.spawn_abortable(async move {
-            let names = ask.vfs.xattr_names(ino).await;
+            let names = ask.vfs.xattr_names(&ask.caller, ino).await;
             ask.end(names, |names| format!("({})", names.len())).map(Xattr)
         });
     }
@@ -503,9 +507,11 @@ impl FileSystem for Served {
     fn getlk(&self, request: &Request, lock: Lock, reply: Reply<Held>) {
         let ask = self.ask("getlk", request, || lock_args(self.node(request.ino), &lock));
         let (ino, kind) = (self.node(request.ino), lock.kind);
+        let earlier = self.vfs.earlier_unlocks(ino);
         reply.spawn_abortable(async move {
             let free = Held::free(&lock);
             let Some(kind) = kind else { return ask.done(Ok(free)) };
+            earlier.await;
             let held = ask.vfs.find_lock(ino, lock.owner, kind, lock.start..=lock.end).await;
             let held = ask.done(held)?;
             Ok(held.map_or(free, |it| Held {
@@ -591,8 +597,12 @@ impl Served {
         let ask = self.ask(method, request, || lock_args(self.node(request.ino), &lock));
         let Lock { fh, owner, start, end, kind, pid, flock } = lock;
         let ino = self.node(request.ino);
+        let earlier = self.vfs.earlier_unlocks(ino);
         let work = async move {
             let vfs = &ask.vfs;
+            if kind.is_some() {
+                earlier.await;
+            }
             let locked = if flock {
                 vfs.flock(ino, owner, kind, block).await
             } else {

@@ -103,7 +103,12 @@ impl<F: FileSystem> Receiver<F> {
             };
             for _ in 0..IN_A_ROW {
                 match self.link.device.receive_now(buffer.space()) {
-                    Ok(Some(length)) => buffer = self.serve(Message { buffer, length }),
+                    Ok(Some(length)) => {
+                        buffer = self.serve(Message { buffer, length });
+                        if !self.link.load.has_room() {
+                            break;
+                        }
+                    }
                     Ok(None) => {
                         ready.clear_ready();
                         break;
@@ -119,12 +124,16 @@ impl<F: FileSystem> Receiver<F> {
     /// Has a message answered; yields a buffer for the next one.
     fn serve(self: &Arc<Self>, mut message: Message) -> Buffer {
         if is_bulk(message.buffer.message(message.length)) && self.link.device.has_more() {
-            let next = self.pool.take();
+            let Message { buffer, length } = message;
+            let (buffer, next) = self.pool.hand_over(buffer, length);
+            let mut message = Message { buffer, length };
+            let burden = self.link.load.add(length);
             let receiver = Arc::clone(self);
             // The tracker of the session: it waits for what it was handed.
             self.link.work.spawn(async move {
                 receiver.answer(&mut message);
                 receiver.pool.put_back(message.buffer);
+                drop(burden);
             });
             return next;
         }

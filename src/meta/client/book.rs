@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::Meta;
-use super::parents::Climb;
+use super::facts::Facts;
+use super::parents::{Climb, Step};
 use crate::error::Result;
 use crate::meta::Ino;
 use crate::meta::engine::Change;
@@ -51,7 +52,10 @@ impl Meta {
     /// Books a commit: usage, statistics, quotas, caches, garbage.
     pub(in crate::meta) fn book(&self, changes: &[Change], effects: Effects) {
         for dir in &effects.moved {
-            self.facts.parents.forget(*dir);
+            self.facts.parents.moved(*dir);
+        }
+        for dir in &effects.gone {
+            self.facts.parents.removed(*dir);
         }
         self.book_changes(changes);
         for ino in &effects.stale {
@@ -73,7 +77,7 @@ impl Meta {
             }
         }
         if !effects.deleted.is_empty() || !effects.dead.is_empty() {
-            self.collect(effects.deleted, effects.dead);
+            self.collect(&effects.deleted, effects.dead);
         }
     }
 
@@ -93,6 +97,9 @@ impl Meta {
                 | Change::ReplaceSlices { ino, index, .. }
                 | Change::RemoveChunk { ino, index } => self.facts.open.drop_view(*ino, *index),
                 Change::AddSustained(_, ino) => self.sustain(*ino),
+                Change::RemoveSustained(sid, ino) if *sid == self.facts.sid() => {
+                    self.facts.open.named(*ino);
+                }
                 Change::RemoveDirStat(dir) => self.dir_stats.forget(*dir),
                 Change::RemoveDirQuota(dir) => self.facts.quotas.forget_dir(*dir),
                 _ => {}
@@ -105,9 +112,9 @@ impl Meta {
         if !self.facts.quotas.has_dirs() || (space == 0 && inodes == 0) {
             return;
         }
-        match self.facts.parents.climb(dir) {
-            Climb::Whole(chain) => self.facts.quotas.charge_dirs(&chain, space, inodes),
-            Climb::Unknown(_) => self.strays.add(dir, space, inodes),
+        match Climb::from(dir).go_on(&self.facts.parents, &self.facts.quotas) {
+            Step::Done(dirs) => self.facts.quotas.charge_dirs(&dirs, space, inodes),
+            Step::Ask(_) => self.strays.add(dir, space, inodes),
         }
     }
 
@@ -115,24 +122,27 @@ impl Meta {
     pub(super) async fn settle_strays(&self) -> Result<()> {
         let _turn = self.strays.settling.lock().await;
         while let Some(dir) = self.strays.any() {
-            let chain = self.ancestors(dir).await?;
+            let dirs = self.quotas_above(dir).await?;
             let (space, inodes) = self.strays.take(dir);
-            self.facts.quotas.charge_dirs(&chain, space, inodes);
+            self.facts.quotas.charge_dirs(&dirs, space, inodes);
         }
         Ok(())
     }
 
-    /// A directory and all above it, the root last; nothing for what is gone or in the trash.
-    pub(super) async fn ancestors(&self, dir: Ino) -> Result<Vec<Ino>> {
+    /// Those of a directory and all above it that have a quota, the nearest first; none for what is
+    /// gone or in the trash.
+    pub(super) async fn quotas_above(&self, dir: Ino) -> Result<Arc<[Ino]>> {
+        let Facts { parents, quotas, .. } = &self.facts;
+        let mut climb = Climb::from(dir);
         loop {
-            match self.facts.parents.climb(dir) {
-                Climb::Whole(chain) => return Ok(chain),
-                Climb::Unknown(at) => match self.attr_now(at).await? {
-                    Some(attr) if attr.is_dir() && attr.parent != Ino::NONE => {
-                        self.facts.parents.saw(at, &attr);
+            match climb.go_on(parents, quotas) {
+                Step::Done(dirs) => return Ok(dirs),
+                Step::Ask(asked) => {
+                    let attrs = self.attrs_now(&asked).await?;
+                    if climb.hear(parents, &asked, &attrs).is_err() {
+                        return Ok(Arc::default());
                     }
-                    _ => return Ok(Vec::new()),
-                },
+                }
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Cloning files and whole trees.
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
+use std::collections::HashSet;
 
-use super::crew::Crew;
 use super::listing::DirEntry;
+use super::summary::SummaryOf;
+use super::walk::{Visit, work_off};
 use super::{Caller, Meta, Progress};
 use crate::error::{Error, Result};
 use crate::meta::op::access;
@@ -25,7 +25,15 @@ struct Cloner<'a> {
     meta: &'a Meta,
     caller: &'a Caller,
     mode: CloneMode,
-    crew: Crew<'a>,
+    /// The source of it all; never entered from below.
+    top: Ino,
+    progress: &'a Progress,
+}
+
+/// A directory to be cloned into another, at its beginning or between two pages.
+struct Pair {
+    src: Visit,
+    dst: Ino,
 }
 
 impl Meta {
@@ -56,9 +64,11 @@ impl Meta {
             return Ok(top.ino);
         }
         let at_once = if at_once == 0 { AT_ONCE } else { at_once };
-        let cloner = Cloner { meta: self, caller, mode, crew: Crew::new(at_once, progress) };
+        let cloner = Cloner { meta: self, caller, mode, top: top.src, progress };
         let attached = async {
-            cloner.clone_children(top.src, top.ino).await?;
+            let first = Pair { src: Visit::top(top.src), dst: top.ino };
+            work_off(vec![first], at_once, progress, |pair, page| cloner.clone_page(pair, page))
+                .await?;
             self.run(&Attach { caller, ino: top.ino, dir, name }).await
         };
         match attached.await {
@@ -74,14 +84,16 @@ impl Meta {
     /// Removes trees of clones that were begun before `edge` (unix seconds) and never finished.
     pub async fn clean_detached(&self, edge: i64) -> Result<u64> {
         let trees = self.engine.detached(edge).await?;
+        let mut outcome = Ok(());
         for ino in &trees {
-            self.drop_detached(*ino).await?;
+            // What stays of one does not keep the others.
+            outcome = outcome.and(self.drop_detached(*ino).await);
         }
-        Ok(trees.len() as u64)
+        outcome.map(|()| trees.len() as u64)
     }
 
     async fn drop_detached(&self, ino: Ino) -> Result<()> {
-        self.empty(&Caller::root(), ino, true).await?;
+        self.empty(&Caller::root(), ino).await.1?;
         self.run(&DropDetached { ino }).await
     }
 
@@ -95,7 +107,7 @@ impl Meta {
     ) -> Result<()> {
         let mut tx = MetaTxn::new(self.engine.begin(), &self.facts);
         access::permits(&mut tx, caller, attr, access::READ).await?;
-        let usage = self.summary(src, false).await?;
+        let usage = self.summary_as(caller, src, SummaryOf::TREE, &Progress::default()).await?;
         progress.found(usage.files + usage.dirs);
         if !room::is_limited(&self.facts) {
             return Ok(());
@@ -145,26 +157,24 @@ impl Meta {
 }
 
 impl Cloner<'_> {
-    /// Clones what is in directory `src` into directory `dst`.
-    fn clone_children(&self, src: Ino, dst: Ino) -> BoxFuture<'_, Result<()>> {
-        async move {
-            let meta = self.meta;
-            let mut listing = meta.list(src, true);
-            while let Some(page) = listing.next().await? {
-                for batch in page.chunks(BATCH) {
-                    self.crew.check()?;
-                    let made = meta
-                        .clone_batch(self.caller, batch.to_vec(), dst, self.mode, false)
-                        .await?;
-                    self.crew.progress().did(made.len() as u64);
-                    let below = made.into_iter().filter(|node| node.attr.is_dir()).collect();
-                    self.crew
-                        .run(below, |node: Cloned| self.clone_children(node.src, node.ino))
-                        .await?;
-                }
-            }
-            Ok(())
+    /// Clones a page of a directory; the directories in it are what is to be done next.
+    async fn clone_page(&self, pair: Pair, limit: usize) -> Result<Vec<Pair>> {
+        let (meta, Pair { src, dst }) = (self.meta, pair);
+        let (dir, mut rest) = (src.dir, Vec::new());
+        let mut entries = src.nodes(meta, limit, &mut rest).await?;
+        let own = meta.dirs_among(self.top, dir, &entries);
+        let mut own: HashSet<Ino> = own.into_iter().collect();
+        entries.retain(|entry| entry.kind != FileKind::Dir || own.remove(&entry.ino));
+        let mut next: Vec<Pair> = rest.into_iter().map(|src| Pair { src, dst }).collect();
+        for batch in entries.chunks(BATCH) {
+            self.progress.check()?;
+            let made = meta.clone_batch(self.caller, batch.to_vec(), dst, self.mode, false).await?;
+            self.progress.did(made.len() as u64);
+            let below = made.into_iter().filter(|node| node.attr.is_dir());
+            next.extend(
+                below.map(|Cloned { src, ino, .. }| Pair { src: Visit::below(src, dir), dst: ino }),
+            );
         }
-        .boxed()
+        Ok(next)
     }
 }

@@ -118,8 +118,13 @@ impl Meta {
         records: &[Slice],
         fragments: usize,
     ) {
-        let is_slow = records.len().max(fragments) >= MANY_TO_READ;
-        if is_slow && plan_compaction(records).is_some() {
+        if records.len().max(fragments) < MANY_TO_READ {
+            return;
+        }
+        let Some(plan) = plan_compaction(records) else { return };
+        // A hole stays a record, and a fragment between two others.
+        let holes = plan.holes.len();
+        if records.len() >= MANY_TO_READ + holes || fragments >= MANY_TO_READ + 2 * holes {
             self.compact_soon(ino, index);
         }
     }
@@ -209,7 +214,7 @@ impl Meta {
             },
         };
         self.engine.drop_single_ref(slice).await?;
-        self.collect(Vec::new(), dead);
+        self.collect(&[], dead);
         Ok(Outcome::Done)
     }
 

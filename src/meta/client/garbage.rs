@@ -16,14 +16,20 @@ use tracing::warn;
 use super::Meta;
 use crate::error::{Error, Result};
 use crate::meta::op::delete_chunk::DeleteChunk;
-use crate::meta::op::drop_slice::{Abandon, DropDeletedFile, DropSlice};
+use crate::meta::op::delete_files::{DeleteFiles, Remains};
+use crate::meta::op::drop_slice::{Abandon, DropDeletedFile, DropSlices};
 use crate::meta::op::drop_sustained::DropSustained;
 use crate::meta::op::zeros::MAX_LENGTH;
 use crate::meta::record::{CHUNK_SIZE, Slice, SliceSize};
 use crate::meta::{Ino, Sid, SliceId};
 
-/// Files whose data is deleted at once.
-const FILES_AT_ONCE: usize = 100;
+/// Small files whose data is deleted by one commit, and how many such groups at once.
+const GROUP: usize = 100;
+const GROUPS_AT_ONCE: usize = 8;
+/// Chunks of a small file.
+const FEW_CHUNKS: u64 = 4;
+/// Slices dropped by one commit.
+const SLICES: usize = 500;
 /// Files that may wait for that; more are left to the job.
 const FILES_WAITING: usize = 10_000;
 /// Chunks past the length of a removed file that are looked for in any case.
@@ -41,7 +47,7 @@ pub trait SliceStore: Send + Sync {
 /// Bounds of the work on garbage.
 pub struct Garbage {
     waiting: Arc<Semaphore>,
-    files: Semaphore,
+    groups: Semaphore,
     slices: Semaphore,
     /// What this client has under way, compactions included.
     pub(super) work: TaskTracker,
@@ -51,7 +57,7 @@ impl Garbage {
     pub fn new(max_deletes: usize) -> Self {
         Self {
             waiting: Arc::new(Semaphore::new(FILES_WAITING)),
-            files: Semaphore::new(FILES_AT_ONCE),
+            groups: Semaphore::new(GROUPS_AT_ONCE),
             slices: Semaphore::new(max_deletes.min(Semaphore::MAX_PERMITS)),
             work: TaskTracker::new(),
         }
@@ -61,15 +67,15 @@ impl Garbage {
 impl Meta {
     /// Starts to delete the data of removed files and the objects of dead slices. Never waits: what
     /// does not fit is left to the jobs.
-    pub(in crate::meta) fn collect(&self, deleted: Vec<(Ino, u64)>, dead: Vec<SliceSize>) {
-        for (ino, length) in deleted {
-            let Ok(place) = Arc::clone(&self.garbage.waiting).try_acquire_owned() else { break };
+    pub(in crate::meta) fn collect(&self, deleted: &[(Ino, u64)], dead: Vec<SliceSize>) {
+        for group in deleted.chunks(GROUP) {
+            let count = u32::try_from(group.len()).unwrap_or(u32::MAX);
+            let waiting = Arc::clone(&self.garbage.waiting);
+            let Ok(place) = waiting.try_acquire_many_owned(count) else { break };
+            let group = group.to_vec();
             self.work(async move |meta| {
-                let Ok(_turn) = meta.garbage.files.acquire().await else { return };
-                match meta.delete_file_data(ino, length).await {
-                    Ok(()) | Err(Error::Interrupted) => {}
-                    Err(error) => warn!(ino = ino.0, %error, "the data of a removed file stays"),
-                }
+                let Ok(_turn) = meta.garbage.groups.acquire().await else { return };
+                meta.delete_group(&group).await;
                 drop(place);
             });
         }
@@ -114,6 +120,57 @@ impl Meta {
         self.garbage.work.reopen();
     }
 
+    /// Deletes the data of removed files, the small ones together. What fails is left to the job.
+    pub(super) async fn delete_group(&self, files: &[(Ino, u64)]) -> u64 {
+        let is_small = |file: &&(Ino, u64)| file.1.div_ceil(CHUNK_SIZE) <= FEW_CHUNKS;
+        let (small, large): (Vec<_>, Vec<_>) = files.iter().partition(is_small);
+        let mut alone: Vec<(Ino, u64)> = large;
+        let mut done = 0;
+        match self.delete_small(&small).await {
+            Ok(left) => {
+                done += (small.len() - left.len()) as u64;
+                alone.extend(left);
+            }
+            Err(Error::Interrupted) => return done,
+            // One by one, those that are sound go.
+            Err(_) => alone.extend(small),
+        }
+        for (ino, length) in alone {
+            match self.delete_file_data(ino, length).await {
+                Ok(()) => done += 1,
+                Err(Error::Interrupted) => return done,
+                Err(error) => warn!(ino = ino.0, %error, "the data of a removed file stays"),
+            }
+        }
+        done
+    }
+
+    /// Deletes the data of small files by one commit; answers those that are not small after all.
+    async fn delete_small(&self, files: &[(Ino, u64)]) -> Result<Vec<(Ino, u64)>> {
+        if files.is_empty() {
+            return Ok(Vec::new());
+        }
+        if self.is_closing() {
+            return Err(Error::Interrupted);
+        }
+        let end = |length: u64| length.div_ceil(CHUNK_SIZE) + CHUNKS_PAST_END;
+        let asked: Vec<_> = files.iter().map(|(ino, len)| (*ino, end(*len) * CHUNK_SIZE)).collect();
+        let (mut remains, mut left) = (Vec::new(), Vec::new());
+        let found = self.engine.chunk_indexes_of(&asked).await?;
+        for ((ino, length), chunks) in files.iter().zip(found) {
+            let last = chunks.last().map_or(0, |last| u64::from(*last) + 1);
+            let has_more = last + CHUNKS_PAST_END > end(*length);
+            if has_more || chunks.len() as u64 > FEW_CHUNKS {
+                left.push((*ino, *length));
+            } else {
+                remains.push(Remains { ino: *ino, length: *length, chunks });
+            }
+        }
+        let done = self.run_counted(&DeleteFiles { files: &remains }).await?;
+        self.delete_slices(dead(&done.output, &done.receipts)).await;
+        Ok(left)
+    }
+
     /// Deletes the data of a removed file: its chunks, the objects that nothing else refers to, and
     /// then the record that the file is to be deleted.
     pub async fn delete_file_data(&self, ino: Ino, length: u64) -> Result<()> {
@@ -132,9 +189,9 @@ impl Meta {
     async fn chunks_left(&self, ino: Ino, length: u64) -> Result<Vec<u32>> {
         let mut end = length.div_ceil(CHUNK_SIZE) + CHUNKS_PAST_END;
         loop {
-            let indexes = self.engine.chunk_indexes(ino, end * CHUNK_SIZE).await?;
+            let indexes = self.engine.chunk_indexes(ino, end.saturating_mul(CHUNK_SIZE)).await?;
             let last = indexes.last().map_or(0, |last| u64::from(*last) + 1);
-            if last + CHUNKS_PAST_END <= end || end * CHUNK_SIZE >= MAX_LENGTH {
+            if last + CHUNKS_PAST_END <= end || end.saturating_mul(CHUNK_SIZE) >= MAX_LENGTH {
                 return Ok(indexes);
             }
             end = last + 2 * CHUNKS_PAST_END;
@@ -147,25 +204,35 @@ impl Meta {
         let limit = self.facts.options.max_deletes;
         let Some(store) = self.slice_store().filter(|_| limit > 0) else { return 0 };
         let store = &store;
-        stream::iter(slices)
+        let gone = stream::iter(slices)
             .map(|slice| async move {
-                let Ok(_turn) = self.garbage.slices.acquire().await else { return 0 };
-                match self.delete_slice(store.as_ref(), slice).await {
-                    Ok(()) => 1,
+                let _turn = self.garbage.slices.acquire().await.ok()?;
+                if self.is_closing() {
+                    return None;
+                }
+                match store.delete(slice).await {
+                    Ok(()) => Some(slice),
                     Err(error) => {
                         warn!(slice = slice.id.0, %error, "a dead slice stays for now");
-                        0
+                        None
                     }
                 }
             })
             .buffer_unordered(limit)
-            .fold(0, |sum, one| async move { sum + one })
-            .await
-    }
-
-    async fn delete_slice(&self, store: &dyn SliceStore, slice: SliceSize) -> Result<()> {
-        store.delete(slice).await?;
-        self.run(&DropSlice { slice }).await
+            .collect::<Vec<Option<SliceSize>>>()
+            .await;
+        let gone: Vec<SliceSize> = gone.into_iter().flatten().collect();
+        let mut count = 0;
+        for slices in gone.chunks(SLICES) {
+            match self.run(&DropSlices { slices }).await {
+                Ok(()) => count += slices.len() as u64,
+                Err(error) => {
+                    let (slice, slices) = (slices[0].id.0, slices.len());
+                    warn!(slice, slices, %error, "dead slices stay for now");
+                }
+            }
+        }
+        count
     }
 
     /// Records that a slice written for a chunk did not become part of it, so that its objects go.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 use super::Meta;
 use super::session::DEFAULT_BEAT;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::meta::Sid;
 
 const USAGE_PERIOD: Duration = Duration::from_secs(1);
@@ -19,11 +19,17 @@ impl Meta {
     /// fails does not keep the others from trying.
     pub async fn beat(&self) -> Result<()> {
         let session = self.extend_session().await;
+        session.and(self.refresh().await)
+    }
+
+    /// Learns what others have changed of what this client only looks at now and then: the setting, usage
+    /// and quotas.
+    pub async fn refresh(&self) -> Result<()> {
         self.reload().await?;
-        self.facts.parents.forget_all();
+        self.facts.parents.doubt_all();
         let usage = self.reload_usage().await;
         let quotas = self.reload_quotas().await;
-        session.and(usage).and(quotas)
+        usage.and(quotas)
     }
 
     pub(super) fn start_heartbeat(self: &Arc<Self>) {
@@ -38,7 +44,7 @@ impl Meta {
                 if meta.check_ours().is_err() {
                     error!(%error, "the volume is lost: it must be unmounted");
                 } else {
-                    warn!(%error, "heartbeat failed");
+                    tell(&error, "heartbeat failed");
                 }
             }
         });
@@ -65,7 +71,7 @@ impl Meta {
             && let Err(error) = flush.await
         {
             self.counts.failed_flush();
-            warn!(%error, what, "cannot flush");
+            tell(&error, &format!("cannot flush {what}"));
         }
     }
 
@@ -80,5 +86,15 @@ impl Meta {
             self.put_session(sid).await?;
         }
         Ok(())
+    }
+}
+
+/// That the store cannot be reached is told once, by the engine, and not with each thing that fails
+/// for it.
+fn tell(error: &Error, what: &str) {
+    if matches!(error, Error::Unreachable { .. }) {
+        debug!(%error, "{what}");
+    } else {
+        warn!(%error, "{what}");
     }
 }

@@ -5,12 +5,15 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::Meta;
 use crate::error::{Error, Result};
-use crate::meta::engine::{Cursor, Key, Record};
+use crate::meta::engine::{Cursor, OddEntry};
 use crate::meta::record::{Attr, FileKind};
 use crate::meta::{Ino, Name};
 
 /// Entries asked for at once; attrs of a page come in one request.
 const PAGE: usize = 4096;
+
+/// What a name that was seen takes, with what its table has free.
+const FINGERPRINT: usize = 20;
 
 #[derive(Debug, Clone)]
 pub struct DirEntry {
@@ -58,21 +61,25 @@ impl Meta {
         Ok(all)
     }
 
-    /// Attrs of many nodes in one request; none for one that is missing.
+    /// Attrs of many nodes in one request; none for one that is missing or damaged.
     pub async fn attrs(&self, inos: &[Ino]) -> Result<Vec<Option<Attr>>> {
-        let keys: Vec<Key> = inos.iter().map(|ino| Key::Attr(*ino)).collect();
         let mut attrs = Vec::with_capacity(inos.len());
-        for chunk in keys.chunks(PAGE) {
-            for record in self.engine.read(chunk).await? {
-                match record {
-                    Record::Attr(attr) => attrs.push(attr),
-                    other => {
-                        return Err(Error::damaged(
-                            "attr",
-                            format!("the engine answered {other:?}"),
-                        ));
+        let mut parts: Vec<&[Ino]> = inos.chunks(PAGE).rev().collect();
+        while let Some(part) = parts.pop() {
+            match self.attrs_now(part).await {
+                Ok(read) => attrs.extend(read),
+                // One of them is damaged: the others are read without it.
+                Err(error @ Error::Damaged { .. }) => match part {
+                    [ino] => {
+                        self.damage.attr(*ino, &error);
+                        attrs.push(None);
                     }
-                }
+                    part => {
+                        let (one, two) = part.split_at(part.len() / 2);
+                        parts.extend([two, one]);
+                    }
+                },
+                Err(error) => return Err(error),
             }
         }
         for (ino, attr) in inos.iter().zip(&attrs) {
@@ -84,30 +91,57 @@ impl Meta {
     }
 }
 
+impl Meta {
+    /// Entries with their attrs.
+    pub(super) async fn with_attrs(&self, mut entries: Vec<DirEntry>) -> Result<Vec<DirEntry>> {
+        let inos: Vec<Ino> = entries.iter().map(|entry| entry.ino).collect();
+        for (entry, attr) in entries.iter_mut().zip(self.attrs(&inos).await?) {
+            entry.attr = attr;
+        }
+        if self.engine.traits().entry_needs_node {
+            entries.retain(|entry| entry.attr.is_some());
+        }
+        Ok(entries)
+    }
+}
+
 impl Listing<'_> {
     /// The next page; `None` at the end. Pages may be empty.
     pub async fn next(&mut self) -> Result<Option<Vec<DirEntry>>> {
-        let Some(mut entries) = self.pages.next(self.meta).await? else { return Ok(None) };
-        if self.with_attrs {
-            let inos: Vec<Ino> = entries.iter().map(|entry| entry.ino).collect();
-            for (entry, attr) in entries.iter_mut().zip(self.meta.attrs(&inos).await?) {
-                entry.attr = attr;
-            }
-            if self.meta.engine.traits().entry_needs_node {
-                entries.retain(|entry| entry.attr.is_some());
-            }
-        }
-        Ok(Some(entries))
+        let Some(entries) = self.pages.next(self.meta).await? else { return Ok(None) };
+        Ok(Some(if self.with_attrs { self.meta.with_attrs(entries).await? } else { entries }))
     }
 }
 
 impl Pages {
     /// The next page, without attrs; `None` at the end. Pages may be empty.
     pub async fn next(&mut self, meta: &Meta) -> Result<Option<Vec<DirEntry>>> {
+        self.next_of(meta, PAGE).await
+    }
+
+    /// As [`Pages::next`], with about `limit` entries at most.
+    pub(super) async fn next_of(
+        &mut self,
+        meta: &Meta,
+        limit: usize,
+    ) -> Result<Option<Vec<DirEntry>>> {
+        let Some((entries, odd)) = self.next_stored(meta, limit).await? else { return Ok(None) };
+        for entry in odd {
+            meta.damage.odd_entry(self.dir, &entry.name);
+        }
+        Ok(Some(entries))
+    }
+
+    /// As [`Pages::next_of`], and what is stored among the entries and cannot be one.
+    pub(super) async fn next_stored(
+        &mut self,
+        meta: &Meta,
+        limit: usize,
+    ) -> Result<Option<(Vec<DirEntry>, Vec<OddEntry>)>> {
         if self.cursor == Cursor::End {
             return Ok(None);
         }
-        let page = meta.engine.list(self.dir, &self.cursor, PAGE).await?;
+        let page = meta.engine.list(self.dir, &self.cursor, limit).await?;
         let is_last = page.next == Cursor::End;
         let is_first = self.cursor == Cursor::Start;
         self.cursor = page.next;
@@ -122,7 +156,16 @@ impl Pages {
         if meta.facts.options.sort_dir {
             entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         }
-        Ok(Some(entries))
+        Ok(Some((entries, page.odd)))
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        self.cursor == Cursor::End
+    }
+
+    /// Bytes that it holds between two pages.
+    pub fn held(&self) -> usize {
+        self.seen.fingerprints.as_ref().map_or(0, |seen| seen.capacity() * FINGERPRINT)
     }
 
     /// Where to go on.

@@ -11,12 +11,13 @@ mod compact_tree;
 mod compaction;
 mod content;
 mod counts;
-mod crew;
+mod damage;
 mod dir_stats;
 mod dirs;
 mod facts;
 mod format;
 mod garbage;
+mod groups;
 mod heartbeat;
 mod host;
 mod ids;
@@ -38,6 +39,7 @@ mod progress;
 mod quota_rules;
 mod quotas;
 mod remove;
+mod ring;
 mod session;
 mod stale_sessions;
 mod statfs;
@@ -54,7 +56,6 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 pub use caller::Caller;
 pub use content::Opened;
 pub use counts::Counts;
-pub use crew::Crew;
 pub use facts::Facts;
 pub use garbage::SliceStore;
 pub use jobs::Job;
@@ -62,20 +63,23 @@ pub use listing::{DirEntry, Listing, Pages};
 pub use names::NodeKind;
 pub use open_files::{OpenFiles, View};
 pub use options::{AtimeMode, Options};
-pub use parents::Climb;
+pub use parents::{Climb, Step};
 pub use progress::Progress;
 pub use quota_rules::{Limits, QuotaCheck};
 pub use remove::Removal;
+pub use ring::Ring;
 pub use session::Registration;
 pub use statfs::StatFs;
-pub use summary::{StatCheck, Summary};
+pub use summary::{StatCheck, Summary, SummaryOf};
 pub use trash::Restored;
 pub use tree_summary::{TreeNode, TreeSummary};
+pub use walk::{Visit, work_off};
 
 use super::engine::Engine;
 use super::run::Lanes;
 use book::Strays;
 use compaction::Compactions;
+use damage::Damage;
 use dir_stats::DirStats;
 use garbage::Garbage;
 use ids::Ids;
@@ -103,6 +107,7 @@ pub struct Meta {
     garbage: Garbage,
     compactions: Compactions,
     job_times: JobTimes,
+    damage: Damage,
     /// For the tasks that this client starts.
     me: Weak<Self>,
 }
@@ -119,6 +124,7 @@ impl Meta {
             counts: Counts::default(),
             times: OpTimes::default(),
             job_times: JobTimes::default(),
+            damage: Damage::default(),
             dir_stats: DirStats::default(),
             strays: Strays::default(),
             life: Life::default(),

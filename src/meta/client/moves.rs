@@ -19,10 +19,7 @@ impl Meta {
         if src == dst || !self.facts.setting().dir_stats || !self.facts.quotas.has_dirs() {
             return Ok(Vec::new());
         }
-        let quotas = &self.facts.quotas;
-        let under_src = quotas.among(&self.ancestors(src).await?);
-        let under_dst = quotas.among(&self.ancestors(dst).await?);
-        if under_src == under_dst {
+        if self.quotas_above(src).await? == self.quotas_above(dst).await? {
             return Ok(Vec::new());
         }
         let mut keys = vec![Key::Lookup(src, old.clone())];

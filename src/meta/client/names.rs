@@ -33,13 +33,6 @@ pub struct NodeKind {
 
 impl Meta {
     pub async fn lookup(&self, caller: &Caller, dir: Ino, name: &Name) -> Result<(Ino, Attr)> {
-        if name.is_dot() || (name.is_dot_dot() && dir == Ino::ROOT) {
-            return Ok((dir, self.getattr(dir).await?.into_dir()?));
-        }
-        if name.is_dot_dot() {
-            let parent = self.getattr(dir).await?.into_dir()?.parent;
-            return Ok((parent, self.getattr(parent).await?));
-        }
         if is_trash_name(dir, name) {
             return Ok((Ino::TRASH, self.getattr(Ino::TRASH).await?));
         }
@@ -154,9 +147,6 @@ impl Meta {
             return Err(Error::NotPermitted);
         }
         self.refuse_writes()?;
-        if name.is_dot() || name.is_dot_dot() {
-            return Err(Error::Exists);
-        }
         self.run(&Link { caller, ino, dir, name }).await
     }
 
@@ -174,9 +164,6 @@ impl Meta {
     ) -> Result<()> {
         refuse_trash(caller, dir, name)?;
         self.refuse_writes()?;
-        if name.is_dot() || name.is_dot_dot() {
-            return Err(Error::NotPermitted);
-        }
         let hour = self.hour_for(dir, skip_trash).await?;
         self.run(&Unlink { caller, dir, name, hour }).await?;
         Ok(())
@@ -194,20 +181,24 @@ impl Meta {
         name: &Name,
         skip_trash: bool,
     ) -> Result<()> {
-        if name.is_dot() {
-            return Err(Error::Invalid);
-        }
-        if name.is_dot_dot() {
-            return Err(Error::NotEmpty);
-        }
+        self.remove_dir(caller, dir, name, skip_trash).await.map(drop)
+    }
+
+    /// As [`Meta::rmdir_with`]; answers the directory as it was, if it is gone for good.
+    pub async fn remove_dir(
+        &self,
+        caller: &Caller,
+        dir: Ino,
+        name: &Name,
+        skip_trash: bool,
+    ) -> Result<Option<(Ino, Attr)>> {
         refuse_trash(caller, dir, name)?;
         if dir == Ino::TRASH {
             return Err(Error::NotPermitted);
         }
         self.refuse_writes()?;
         let hour = self.hour_for(dir, skip_trash).await?;
-        self.run(&Rmdir { caller, dir, name, hour }).await?;
-        Ok(())
+        self.run(&Rmdir { caller, dir, name, hour }).await
     }
 
     pub async fn rename(
@@ -222,9 +213,6 @@ impl Meta {
             return Err(Error::NotPermitted);
         }
         self.refuse_writes()?;
-        if [old, new].iter().any(|name| name.is_dot() || name.is_dot_dot()) {
-            return Err(Error::Invalid);
-        }
         let subtrees = self.moving_subtrees((src, old), (dst, new), mode).await?;
         let hour = match mode {
             RenameMode::Replace => self.hour_for(dst, false).await?,
@@ -260,9 +248,6 @@ impl Meta {
             return Err(Error::NotPermitted);
         }
         self.refuse_writes()?;
-        if name.is_dot() || name.is_dot_dot() {
-            return Err(Error::Exists);
-        }
         let ino = self.new_inode().await?;
         let NodeKind { kind, rdev } = node;
         self.run(&Make { caller, dir, name, kind, mode, umask, rdev, target: &target, ino }).await

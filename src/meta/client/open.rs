@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::meta::engine::{self, Env};
 use crate::meta::record::Setting;
 use crate::meta::record::version::Version;
+use crate::policy::Policy;
 
 impl Meta {
     /// Opens the volume at `url`; refuses if this client must not use it.
@@ -22,15 +23,22 @@ impl Meta {
         Ok(Self::new(engine::connect(url).await?, options))
     }
 
-    /// As [`Meta::attach`], with `env` in place of the environment of the process.
-    pub async fn attach_with(url: &str, env: Env<'_>, options: Options) -> Result<Arc<Self>> {
-        Ok(Self::new(engine::connect_with(url, env).await?, options))
+    /// As [`Meta::attach`], with `env` in place of the environment of the process, and as far as
+    /// `policy` lets it.
+    pub async fn attach_with(
+        url: &str,
+        env: Env<'_>,
+        policy: &Arc<Policy>,
+        options: Options,
+    ) -> Result<Arc<Self>> {
+        Ok(Self::new(engine::connect_with(url, env, policy).await?, options))
     }
 
     /// Loads the setting; refuses if this client must not use the volume.
     pub async fn load(&self) -> Result<Arc<Setting>> {
         let setting = self.stored_setting().await?.ok_or_else(|| self.unformatted())?;
         setting.check_version(&Version::client())?;
+        setting.check_stored()?;
         self.facts.put_setting(setting);
         Ok(self.facts.setting())
     }
@@ -64,6 +72,8 @@ impl Meta {
             ))));
         }
         if setting != *known {
+            // The one that is known stays in use.
+            setting.check_stored()?;
             self.facts.put_setting(setting);
             self.life.announce(self.facts.setting());
         }
@@ -77,5 +87,50 @@ impl Meta {
     fn lose(&self, why: Error) -> Error {
         self.life.lose(why.clone());
         why
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::record::{Attr, FileKind};
+    use crate::meta::{Ino, Timestamp};
+
+    async fn stored(name: &str, change: fn(&mut Setting)) -> Arc<Meta> {
+        let meta = Meta::attach(&format!("memkv://{name}"), Options::default()).await.unwrap();
+        let mut setting = Setting::new("vol", uuid::Uuid::nil()).unwrap();
+        change(&mut setting);
+        let root = Attr::new(FileKind::Dir, 0o777, 0, 0, Ino::ROOT, Timestamp::from_secs(1));
+        meta.engine.store_setting(&setting.encode().unwrap(), &root, None).await.unwrap();
+        meta
+    }
+
+    #[tokio::test]
+    async fn a_volume_whose_setting_makes_no_sense_is_refused_by_field() {
+        type Case = (&'static str, fn(&mut Setting), &'static str);
+        let cases: [Case; 6] = [
+            ("open-1", |setting| setting.block_size = -1, "block size -1 KiB"),
+            ("open-2", |setting| setting.block_size = 100_000, "block size 100000 KiB"),
+            ("open-3", |setting| setting.name = "../../..".to_owned(), "volume name \"../../..\""),
+            ("open-4", |setting| setting.uuid = "../x".to_owned(), "UUID \"../x\""),
+            ("open-5", |setting| setting.shards = 1 << 40, "shards"),
+            ("open-6", |setting| setting.trash_days = -3, "trash days -3"),
+        ];
+        for (name, change, what) in cases {
+            let meta = stored(name, change).await;
+            let told = meta.load().await.unwrap_err();
+            assert!(matches!(told, Error::Refused(_)), "{told:?}");
+            assert!(told.to_string().contains(what), "{told}");
+        }
+        stored("open-7", |_| {}).await.load().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_setting_that_loses_its_sense_leaves_the_known_one_in_use() {
+        let meta = stored("open-8", |_| {}).await;
+        meta.load().await.unwrap();
+        stored("open-8", |setting| setting.block_size = 3).await;
+        assert!(meta.reload().await.unwrap_err().to_string().contains("block size 3 KiB"));
+        assert_eq!(meta.facts.setting().block_size, 4096);
     }
 }

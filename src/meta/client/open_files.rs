@@ -108,6 +108,13 @@ impl OpenFiles {
         true
     }
 
+    /// Takes note that a file without a name has one now, or is gone.
+    pub fn named(&self, ino: Ino) {
+        if let Some(file) = self.lock().by_ino.get_mut(&ino) {
+            file.removed = false;
+        }
+    }
+
     /// Forgets a closed file; true if its last name had gone while it was open.
     pub fn take_removed(&self, ino: Ino) -> bool {
         let mut files = self.lock();
@@ -318,6 +325,15 @@ mod tests {
         assert!(!open.take_removed(FILE), "still open");
         open.close(FILE);
         assert!(open.take_removed(FILE));
+        assert!(!open.take_removed(FILE));
+    }
+
+    #[test]
+    fn a_removed_file_that_gets_a_name_stays_at_its_last_close() {
+        let open = opened();
+        assert!(open.remove(FILE));
+        open.named(FILE);
+        open.close(FILE);
         assert!(!open.take_removed(FILE));
     }
 

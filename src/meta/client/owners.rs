@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-use super::Meta;
-use super::walk::each_dir;
+use super::walk::{AT_ONCE, Visit, work_off};
+use super::{Caller, Meta, Progress};
 use crate::error::Result;
 use crate::meta::Ino;
 use crate::meta::record::{Attr, Quota, QuotaKey};
@@ -47,11 +47,13 @@ impl Meta {
     /// Everything that counts: the tree, the trash, and removed files that are still open.
     pub(super) async fn owned(&self) -> Result<Owned> {
         let tally = Mutex::new(Tally::default());
-        let mut roots = vec![Ino::ROOT];
-        if self.attr_now(Ino::TRASH).await?.is_some() {
-            roots.push(Ino::TRASH);
+        for top in [Ino::ROOT, Ino::TRASH] {
+            if self.attr_now(top).await?.is_none() {
+                continue;
+            }
+            let work = |visit, limit| self.count_owners_in(top, visit, limit, &tally);
+            work_off(vec![Visit::top(top)], AT_ONCE, &Progress::default(), work).await?;
         }
-        each_dir(roots, |dir| self.count_owners_in(dir, &tally)).await?;
         for session in self.engine.sessions().await? {
             let sustained = self.engine.sustained(session.sid).await?;
             let attrs = self.attrs_now(&sustained).await?;
@@ -65,22 +67,30 @@ impl Meta {
         Ok(tally.into_inner().unwrap_or_else(PoisonError::into_inner).owned)
     }
 
-    async fn count_owners_in(&self, dir: Ino, tally: &Mutex<Tally>) -> Result<Vec<Ino>> {
-        let mut dirs = Vec::new();
-        let mut listing = self.list(dir, true);
-        while let Some(page) = listing.next().await? {
+    async fn count_owners_in(
+        &self,
+        top: Ino,
+        visit: Visit,
+        limit: usize,
+        tally: &Mutex<Tally>,
+    ) -> Result<Vec<Visit>> {
+        let dir = visit.dir;
+        if !visit.is_begun() && self.enter(&Caller::root(), top, &visit).await?.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut next = Vec::new();
+        let entries = visit.nodes(self, limit, &mut next).await?;
+        let dirs = self.dirs_among(top, dir, &entries);
+        next.extend(dirs.into_iter().map(|below| Visit::below(below, dir)));
+        // Nobody is charged for the hours of the trash.
+        if dir != Ino::TRASH {
             let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-            for entry in page {
-                let Some(attr) = entry.attr else { continue };
-                // Nobody is charged for the hours of the trash.
-                if dir != Ino::TRASH {
+            for entry in entries {
+                if let Some(attr) = entry.attr {
                     tally.add(entry.ino, &attr);
-                }
-                if attr.is_dir() {
-                    dirs.push(entry.ino);
                 }
             }
         }
-        Ok(dirs)
+        Ok(next)
     }
 }

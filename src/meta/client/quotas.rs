@@ -1,7 +1,7 @@
 //! Quotas as this client knows them: limits, usage, and what it has yet to report.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::Mutex;
@@ -20,6 +20,8 @@ pub struct Quotas {
     /// Directories with a quota record, and those whose record limits anything.
     dirs: AtomicUsize,
     limited_dirs: AtomicUsize,
+    /// Changes whenever other directories have quotas than before.
+    generation: AtomicU64,
     /// Loading between sending a delta and noting it as sent would count it twice.
     pub(super) exchange: Mutex<()>,
 }
@@ -68,10 +70,14 @@ impl Quotas {
         self.read().iter().map(|(key, quota)| (*key, quota.now())).collect()
     }
 
-    /// Those of `dirs` that have a quota record, in their order.
-    pub fn among(&self, dirs: &[Ino]) -> Vec<Ino> {
-        let live = self.read();
-        dirs.iter().filter(|dir| live.contains_key(&QuotaKey::Dir(**dir))).copied().collect()
+    /// Whether the directory has a quota record.
+    pub fn has_dir(&self, dir: Ino) -> bool {
+        self.read().contains_key(&QuotaKey::Dir(dir))
+    }
+
+    /// Stays the same as long as the same directories have quotas.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// Whether so much more would exceed one of these quotas.
@@ -87,10 +93,10 @@ impl Quotas {
             .any(|quota| quota.now().exceeded_by(space, inodes))
     }
 
-    /// Usage of the directories among `chain` that have a quota.
-    pub(super) fn charge_dirs(&self, chain: &[Ino], space: i64, inodes: i64) {
+    /// Usage of those of the directories that have a quota.
+    pub(super) fn charge_dirs(&self, dirs: &[Ino], space: i64, inodes: i64) {
         let mut live = self.write();
-        for dir in chain {
+        for dir in dirs {
             if let Some(quota) = live.get_mut(&QuotaKey::Dir(*dir)) {
                 quota.add(space, inodes);
             }
@@ -110,6 +116,7 @@ impl Quotas {
     pub(super) fn forget_dir(&self, dir: Ino) {
         let mut live = self.write();
         if live.remove(&QuotaKey::Dir(dir)).is_some() {
+            self.generation.fetch_add(1, Ordering::AcqRel);
             self.count(&live);
         }
     }
@@ -119,6 +126,11 @@ impl Quotas {
     pub(super) fn learn(&self, loaded: Vec<(QuotaKey, Quota)>) {
         let mut live = self.write();
         let keys: HashSet<QuotaKey> = loaded.iter().map(|(key, _)| *key).collect();
+        let is_dir = |key: &&QuotaKey| matches!(key, QuotaKey::Dir(_));
+        let before: HashSet<QuotaKey> = live.keys().filter(is_dir).copied().collect();
+        if keys.iter().filter(is_dir).copied().collect::<HashSet<_>>() != before {
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
         live.retain(|key, quota| match key {
             QuotaKey::Dir(_) => keys.contains(key),
             _ if keys.contains(key) => true,

@@ -1,17 +1,22 @@
 //! Removing whole trees.
+//!
+//! What is under way lies in a list of directories, each of which knows the one above: nothing nests,
+//! however deep the tree is. A directory is listed page by page; its names that are no directories go
+//! by the hundred, those that are come first, and it goes itself when nothing is left in it.
 
-use std::collections::HashSet;
+mod branches;
+mod page;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tracing::warn;
 
-use super::crew::Crew;
-use super::listing::DirEntry;
+use super::walk;
 use super::{Caller, Meta, Progress};
 use crate::error::{Error, Result};
-use crate::meta::op::unlink_many::UnlinkMany;
-use crate::meta::record::FileKind;
+use crate::meta::engine::Cursor;
 use crate::meta::{Ino, Name};
+use branches::{Branch, Branches, Next};
 
 /// Directories emptied at once, unless told otherwise.
 const AT_ONCE: usize = 50;
@@ -23,14 +28,18 @@ pub struct Removal {
     pub skip_trash: bool,
     /// Directories emptied at once; 0: as many as usual.
     pub at_once: usize,
+    /// What cannot be removed does not keep the rest from going; the first failure is told at the end.
+    pub keeps_going: bool,
 }
 
 /// One removal under way.
 struct Remover<'a> {
     meta: &'a Meta,
     caller: &'a Caller,
-    skip_trash: bool,
-    crew: Crew<'a>,
+    how: Removal,
+    /// Never entered from below.
+    top: Ino,
+    progress: &'a Progress,
 }
 
 impl Meta {
@@ -67,94 +76,77 @@ impl Meta {
             return Ok(());
         }
         self.refuse_writes()?;
-        Remover::new(self, caller, how, progress).remove(dir, name, ino).await
+        let place = (!ino.is_trash()).then(|| (dir, name.clone()));
+        Remover { meta: self, caller, how, top: ino, progress }.run(place).await
     }
 
-    /// Removes everything below a directory. Answers how many entries went.
-    pub(super) async fn empty(&self, caller: &Caller, dir: Ino, skip_trash: bool) -> Result<u64> {
+    /// Removes everything below a directory, whatever of it cannot be removed. Answers how many entries
+    /// went, and the first failure.
+    pub(super) async fn empty(&self, caller: &Caller, dir: Ino) -> (u64, Result<()>) {
         let progress = Progress::default();
-        let how = Removal { skip_trash, ..Removal::default() };
-        Remover::new(self, caller, how, &progress).empty(dir).await?;
-        Ok(progress.done())
+        let how = Removal { skip_trash: true, keeps_going: true, ..Removal::default() };
+        let remover = Remover { meta: self, caller, how, top: dir, progress: &progress };
+        let outcome = remover.run(None).await;
+        (progress.done(), outcome)
     }
 }
 
-impl<'a> Remover<'a> {
-    fn new(meta: &'a Meta, caller: &'a Caller, how: Removal, progress: &'a Progress) -> Self {
-        let at_once = if how.at_once == 0 { AT_ONCE } else { how.at_once };
-        Self { meta, caller, skip_trash: how.skip_trash, crew: Crew::new(at_once, progress) }
-    }
-
-    /// A directory and all that is in it.
-    async fn remove(&self, dir: Ino, name: &Name, ino: Ino) -> Result<()> {
+impl Remover<'_> {
+    /// Removes the tree; without a place, what is below its top.
+    async fn run(&self, place: Option<(Ino, Name)>) -> Result<()> {
+        let at_once = if self.how.at_once == 0 { AT_ONCE } else { self.how.at_once };
+        let mut branches = Branches::new(Branch::new(None, place, self.top));
+        let mut running = FuturesUnordered::new();
+        let (mut stop, mut failure) = (Ok(()), None);
         loop {
-            self.empty(ino).await?;
-            if ino.is_trash() {
-                return Ok(());
+            stop = stop.and_then(|()| self.progress.check());
+            while stop.is_ok()
+                && running.len() < at_once.clamp(1, walk::MOST_AT_ONCE)
+                && let Some((id, next)) = branches.next()
+            {
+                running.push(self.step(id, next, branches.page()));
             }
-            self.crew.check()?;
-            match self.meta.rmdir_with(self.caller, dir, name, self.skip_trash).await {
-                Ok(()) => {
-                    self.crew.progress().did(1);
-                    return Ok(());
+            let Some((id, outcome)) = running.next().await else { break };
+            let outcome = match outcome {
+                Ok(step) => branches.took(id, step),
+                Err(error) => Err(error),
+            };
+            let Err(error) = outcome else { continue };
+            let goes_on = self.how.keeps_going && page::is_of_one(&error);
+            if goes_on && failure.is_none() {
+                warn!(dir = self.top.0, %error, "something of a tree cannot be removed");
+            }
+            if !goes_on {
+                stop = stop.and_then(|()| Err(error.clone()));
+            }
+            failure.get_or_insert(error);
+            branches.stuck(id);
+        }
+        stop.and_then(|()| failure.map_or(Ok(()), Err))
+    }
+
+    /// One step of a branch: a page of it, or the directory itself.
+    async fn step(&self, id: usize, next: Next, limit: usize) -> (usize, Result<branches::Step>) {
+        let outcome = match next {
+            Next::List { dir, pages } => {
+                let pages = pages.map_or_else(|| self.meta.pages(dir, Cursor::Start), |it| *it);
+                self.page(dir, pages, limit).await
+            }
+            Next::Drop { place: (dir, name), is_top } => {
+                let skip_trash = self.how.skip_trash;
+                match self.meta.rmdir_with(self.caller, dir, &name, skip_trash).await {
+                    Ok(()) => {
+                        self.progress.did(1);
+                        Ok(branches::Step::Dropped)
+                    }
+                    // Someone else removed it.
+                    Err(Error::NotFound) if !is_top => Ok(branches::Step::Dropped),
+                    // Someone put something in meanwhile.
+                    Err(Error::NotEmpty) => Ok(branches::Step::NotEmpty),
+                    Err(error) => Err(error),
                 }
-                // Someone put something in meanwhile.
-                Err(Error::NotEmpty) => {}
-                Err(error) => return Err(error),
             }
-        }
+        };
+        (id, outcome)
     }
-
-    /// Everything below a directory.
-    fn empty(&self, dir: Ino) -> BoxFuture<'_, Result<()>> {
-        async move {
-            let mut listing = self.meta.list(dir, false);
-            while let Some(page) = listing.next().await? {
-                let (dirs, others): (Vec<DirEntry>, Vec<DirEntry>) =
-                    page.into_iter().partition(|entry| entry.kind == FileKind::Dir);
-                self.unlink_all(dir, others).await?;
-                self.crew.run(dirs, |entry| self.remove_in(dir, entry).boxed()).await?;
-            }
-            Ok(())
-        }
-        .boxed()
-    }
-
-    /// A directory that a listing showed; it may be gone by now.
-    async fn remove_in(&self, dir: Ino, entry: DirEntry) -> Result<()> {
-        match self.remove(dir, &entry.name, entry.ino).await {
-            Err(Error::NotFound) => Ok(()),
-            other => other,
-        }
-    }
-
-    async fn unlink_all(&self, dir: Ino, entries: Vec<DirEntry>) -> Result<()> {
-        let meta = self.meta;
-        let mut left: Vec<(Name, Ino)> = entries.into_iter().map(|e| (e.name, e.ino)).collect();
-        while !left.is_empty() {
-            self.crew.check()?;
-            let names = take_batch(&mut left, meta.engine.traits().batch);
-            let hour = meta.hour_for(dir, self.skip_trash).await?;
-            let op = UnlinkMany { caller: self.caller, dir, names: &names, hour };
-            self.crew.progress().did(meta.run(&op).await?);
-            meta.wait_for_collection().await;
-        }
-        Ok(())
-    }
-}
-
-/// The next names to remove together: no inode twice, since each removal changes its node.
-fn take_batch(left: &mut Vec<(Name, Ino)>, size: usize) -> Vec<(Name, Ino)> {
-    let mut inos = HashSet::new();
-    let mut batch = Vec::new();
-    let mut rest = Vec::new();
-    for item in left.drain(..) {
-        if batch.len() < size && inos.insert(item.1) {
-            batch.push(item);
-        } else {
-            rest.push(item);
-        }
-    }
-    *left = rest;
-    batch
 }

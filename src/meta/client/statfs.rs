@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Climb, Meta};
+use super::{Climb, Meta, Step};
 use crate::error::{Error, Result};
 use crate::meta::Ino;
 use crate::meta::record::{Quota, QuotaKey};
@@ -30,7 +30,7 @@ impl Meta {
         let setting = self.facts.setting();
         let mut stat = StatFs::of_volume(space, inodes, setting.capacity, setting.inodes);
         if setting.dir_stats && self.facts.quotas.has_dirs() {
-            let above = self.ancestors(self.dir_of(ino).await?).await?;
+            let above = self.quotas_above(self.dir_of(ino).await?).await?;
             stat.narrow(above.iter().filter_map(|dir| {
                 self.facts.quotas.quota(QuotaKey::Dir(*dir)).filter(|quota| !quota.is_unset())
             }));
@@ -43,7 +43,8 @@ impl Meta {
         let (space, inodes) = self.known_usage();
         let setting = self.facts.setting();
         let mut stat = StatFs::of_volume(space, inodes, setting.capacity, setting.inodes);
-        if let Climb::Whole(above) = self.facts.parents.climb(dir) {
+        let mut climb = Climb::from(dir);
+        if let Step::Done(above) = climb.go_on(&self.facts.parents, &self.facts.quotas) {
             stat.narrow(above.iter().filter_map(|dir| {
                 self.facts.quotas.quota(QuotaKey::Dir(*dir)).filter(|quota| !quota.is_unset())
             }));

@@ -1,10 +1,11 @@
 //! Summaries: what a subtree adds up to, by dir stats or entry by entry, and dir stats that are
 //! checked against their entries.
 
+use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use super::walk::each_dir;
-use super::{Meta, Progress};
+use super::walk::{AT_ONCE, Visit, work_off};
+use super::{Caller, Meta, Progress};
 use crate::error::{Error, Result};
 use crate::meta::Ino;
 use crate::meta::record::attr::align4k;
@@ -31,6 +32,19 @@ pub struct StatCheck {
     pub counted: DirStat,
 }
 
+/// What is added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SummaryOf {
+    /// Otherwise what is in sub-directories is left out.
+    pub recursive: bool,
+    /// Every file is looked at; otherwise dir stats are believed.
+    pub strict: bool,
+}
+
+impl SummaryOf {
+    pub const TREE: Self = Self { recursive: true, strict: false };
+}
+
 impl Summary {
     pub(super) fn add(&mut self, kind: FileKind, length: u64) {
         if kind == FileKind::Dir {
@@ -39,15 +53,16 @@ impl Summary {
             self.files += 1;
         }
         let length = if kind == FileKind::File { length } else { 0 };
-        self.length += length;
-        self.size += align4k(length).cast_unsigned();
+        self.length = self.length.saturating_add(length);
+        self.size = self.size.saturating_add(align4k(length).cast_unsigned());
     }
 
     pub(super) fn merge(&mut self, other: Self) {
         self.files += other.files;
         self.dirs += other.dirs;
-        self.length += other.length;
-        self.size += other.size;
+        // A store may say that files are as long as numbers go.
+        self.length = self.length.saturating_add(other.length);
+        self.size = self.size.saturating_add(other.size);
     }
 }
 
@@ -62,16 +77,17 @@ impl Progress {
 impl Meta {
     /// Adds up a subtree. Not `strict`, dir stats are believed; otherwise every file is looked at.
     pub async fn summary(&self, ino: Ino, strict: bool) -> Result<Summary> {
-        self.summary_as(ino, true, strict, &Progress::default()).await
+        let of = SummaryOf { recursive: true, strict };
+        self.summary_as(&Caller::root(), ino, of, &Progress::default()).await
     }
 
-    /// As [`Meta::summary`]; files, directories (as the total) and their bytes are counted as they are
-    /// found. Not `recursive`, what is in sub-directories is left out.
+    /// As [`Meta::summary`], for a caller who must be allowed to list every directory of it; files,
+    /// directories (as the total) and their bytes are counted as they are found.
     pub async fn summary_as(
         &self,
+        caller: &Caller,
         ino: Ino,
-        recursive: bool,
-        strict: bool,
+        of: SummaryOf,
         progress: &Progress,
     ) -> Result<Summary> {
         let attr = self.attr_now(ino).await?.ok_or(Error::NotFound)?;
@@ -79,36 +95,68 @@ impl Meta {
         top.add(attr.kind, attr.length);
         progress.summed(top);
         if attr.is_dir() {
-            top.merge(self.sum_below(ino, recursive, strict, progress).await?);
+            let below = self.sum_below(caller, (ino, Visit::top(ino)), of, progress).await?;
+            top.merge(below);
         }
         Ok(top)
     }
 
-    /// What is below a directory, itself not included.
+    /// What is below a directory of a tree, itself not included.
     pub(super) async fn sum_below(
         &self,
-        ino: Ino,
-        recursive: bool,
-        strict: bool,
+        caller: &Caller,
+        (top, first): (Ino, Visit),
+        of: SummaryOf,
         progress: &Progress,
     ) -> Result<Summary> {
         let sum = Mutex::new(Summary::default());
-        let by_stats = !strict && self.facts.setting().dir_stats;
-        let visit = async |dir| {
-            progress.check()?;
-            let summed =
-                if by_stats { self.sum_by_stat(dir).await } else { self.sum_by_entries(dir).await };
-            let (part, dirs) = match summed {
-                // Removed since its parent was listed.
-                Err(Error::NotFound) if dir != ino => return Ok(Vec::new()),
-                other => other?,
+        let by_stats = !of.strict && self.facts.setting().dir_stats;
+        let work = async |visit: Visit, limit| {
+            let dir = visit.dir;
+            let mut part = Part::default();
+            if !visit.is_begun() {
+                let Some(attr) = self.enter(caller, top, &visit).await? else {
+                    return Ok(Vec::new());
+                };
+                if by_stats {
+                    part = Part::of_stat(self.dir_stat_of(&visit).await?, attr.nlink);
+                    // Two links are the name of the directory and its own dot: nothing hangs below.
+                    if attr.nlink <= 2 {
+                        part.add_to(&sum, progress);
+                        return Ok(Vec::new());
+                    }
+                }
+            }
+            let mut next = Vec::new();
+            let dirs = if by_stats {
+                let entries = visit.entries(self, limit, &mut next).await?;
+                let dirs = entries.iter().filter(|entry| entry.kind == FileKind::Dir);
+                let dirs: HashSet<Ino> = dirs.map(|entry| entry.ino).collect();
+                part.dirs_among_files = dirs.len() as u64;
+                dirs.into_iter().collect()
+            } else {
+                let entries = visit.nodes(self, limit, &mut next).await?;
+                for entry in &entries {
+                    part.sum.add(entry.kind, entry.attr.as_ref().map_or(0, |attr| attr.length));
+                }
+                self.dirs_among(top, dir, &entries)
             };
-            progress.summed(part);
-            sum.lock().unwrap_or_else(PoisonError::into_inner).merge(part);
-            Ok(if recursive { dirs } else { Vec::new() })
+            part.add_to(&sum, progress);
+            if of.recursive {
+                next.extend(dirs.into_iter().map(|below| Visit::below(below, dir)));
+            }
+            Ok(next)
         };
-        each_dir(vec![ino], visit).await?;
+        work_off(vec![first], AT_ONCE, progress, work).await?;
         Ok(sum.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The stat of a directory; none if it went since it was listed.
+    async fn dir_stat_of(&self, visit: &Visit) -> Result<DirStat> {
+        match self.dir_stat(visit.dir).await {
+            Err(Error::NotFound) if !visit.is_top() => Ok(DirStat::default()),
+            other => other,
+        }
     }
 
     /// Compares the dir stats of a subtree with what the entries add up to; answers those that are
@@ -119,17 +167,30 @@ impl Meta {
         }
         self.flush_dir_stats().await?;
         let wrong = Mutex::new(Vec::new());
-        let visit = async |dir| {
-            let check = match self.check_dir_stat(dir, repair).await {
-                Err(Error::NotFound) if dir != top => return Ok(Vec::new()),
-                other => other?,
-            };
-            if let Some(check) = check {
-                wrong.lock().unwrap_or_else(PoisonError::into_inner).push(check);
+        let caller = Caller::root();
+        let work = async |visit: Visit, limit| {
+            let dir = visit.dir;
+            if !visit.is_begun() {
+                if self.enter(&caller, top, &visit).await?.is_none() {
+                    return Ok(Vec::new());
+                }
+                match self.check_dir_stat(dir, repair).await {
+                    Ok(None) => {}
+                    Ok(Some(check)) => {
+                        wrong.lock().unwrap_or_else(PoisonError::into_inner).push(check);
+                    }
+                    Err(Error::NotFound) if dir != top => return Ok(Vec::new()),
+                    Err(error) => return Err(error),
+                }
             }
-            self.dirs_in(dir).await
+            let mut next = Vec::new();
+            let entries = visit.entries(self, limit, &mut next).await?;
+            let dirs = entries.iter().filter(|entry| entry.kind == FileKind::Dir);
+            let dirs: HashSet<Ino> = dirs.map(|entry| entry.ino).collect();
+            next.extend(dirs.into_iter().map(|below| Visit::below(below, dir)));
+            Ok(next)
         };
-        each_dir(vec![top], visit).await?;
+        work_off(vec![Visit::top(top)], AT_ONCE, &Progress::default(), work).await?;
         Ok(wrong.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -147,36 +208,37 @@ impl Meta {
         }
         Ok(Some(StatCheck { dir, stored, counted }))
     }
+}
 
-    /// A directory's entries by its stat, and the directories among them.
-    async fn sum_by_stat(&self, dir: Ino) -> Result<(Summary, Vec<Ino>)> {
-        let attr = self.attr_now(dir).await?.ok_or(Error::NotFound)?;
-        let stat = self.dir_stat(dir).await?;
-        // Two links are the name of the directory and its own dot: nothing hangs below.
-        let dirs = if attr.nlink > 2 { self.dirs_in(dir).await? } else { Vec::new() };
+/// What one step adds.
+#[derive(Default)]
+struct Part {
+    sum: Summary,
+    /// Directories that a stat has counted as files, found.
+    dirs_among_files: u64,
+    /// As many as there should be.
+    links: u64,
+}
+
+impl Part {
+    fn of_stat(stat: DirStat, nlink: u32) -> Self {
         let unsigned = |n: i64| n.max(0).cast_unsigned();
         let sum = Summary {
-            files: unsigned(stat.inodes).saturating_sub(dirs.len() as u64),
-            dirs: dirs.len() as u64,
+            files: unsigned(stat.inodes),
+            dirs: 0,
             length: unsigned(stat.length),
             size: unsigned(stat.space),
         };
-        Ok((sum, dirs))
+        Self { sum, dirs_among_files: 0, links: u64::from(nlink.saturating_sub(2)) }
     }
 
-    /// A directory's entries one by one, and the directories among them.
-    async fn sum_by_entries(&self, dir: Ino) -> Result<(Summary, Vec<Ino>)> {
-        let mut sum = Summary::default();
-        let mut dirs = Vec::new();
-        let mut listing = self.list(dir, true);
-        while let Some(page) = listing.next().await? {
-            for entry in page {
-                sum.add(entry.kind, entry.attr.map_or(0, |attr| attr.length));
-                if entry.kind == FileKind::Dir {
-                    dirs.push(entry.ino);
-                }
-            }
-        }
-        Ok((sum, dirs))
+    fn add_to(self, sum: &Mutex<Summary>, progress: &Progress) {
+        let files = self.sum.files.saturating_sub(self.links);
+        progress.summed(Summary { files, ..self.sum });
+        progress.found(self.dirs_among_files);
+        let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+        sum.merge(self.sum);
+        sum.files = sum.files.saturating_sub(self.dirs_among_files);
+        sum.dirs += self.dirs_among_files;
     }
 }

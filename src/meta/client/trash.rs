@@ -90,18 +90,27 @@ impl Meta {
 
     /// Removes every hour directory of before `edge` (unix seconds) with all it holds.
     pub async fn clean_trash_before(&self, edge: i64) -> Result<u64> {
-        let mut removed = 0;
+        let (mut removed, mut outcome) = (0, Ok(()));
         let mut hours = self.hours().await?;
         hours.sort_unstable_by_key(|(_, start, _)| *start);
         for (name, start, ino) in hours {
             if start >= edge {
                 break;
             }
-            removed += self.empty(&Caller::root(), ino, true).await?;
             let caller = Caller::root();
-            self.run(&Rmdir { caller: &caller, dir: Ino::TRASH, name: &name, hour: None }).await?;
+            let (count, emptied) = self.empty(&caller, ino).await;
+            removed += count;
+            let dropped = match emptied {
+                Ok(()) => {
+                    let op = Rmdir { caller: &caller, dir: Ino::TRASH, name: &name, hour: None };
+                    self.run(&op).await.map(drop)
+                }
+                failed => failed,
+            };
+            // What stays of one hour does not keep the others.
+            outcome = outcome.and(dropped);
         }
-        Ok(removed)
+        outcome.map(|()| removed)
     }
 
     /// Every hour directory with the unix second it begins at.

@@ -1,12 +1,23 @@
 //! Paths: from the root to a node, and back.
 
+use std::collections::HashMap;
+
+use futures::{StreamExt, TryStreamExt, stream};
+
 use super::names::is_trash_name;
+use super::ring::Ring;
 use super::{Caller, Meta};
 use crate::error::{Error, Result};
 use crate::meta::engine::{Found, Key, Record};
+use crate::meta::op::access;
 use crate::meta::record::Attr;
 use crate::meta::record::trash::TRASH_NAME;
 use crate::meta::{Ino, Name};
+
+/// Directories of a path whose names are looked for at once.
+const NAMES_AT_ONCE: usize = 16;
+/// Paths of one node that are looked for.
+const MOST_PATHS: usize = 10_000;
 
 impl Meta {
     /// The node at a path from the root.
@@ -44,70 +55,126 @@ impl Meta {
     /// Every path of a node from the root: more than one if it is hard-linked, none if
     /// it has no name any more.
     pub async fn paths(&self, ino: Ino) -> Result<Vec<String>> {
-        let Some(attr) = self.attr_now(ino).await? else { return Err(Error::NotFound) };
-        if ino == Ino::ROOT {
-            return Ok(vec!["/".to_owned()]);
-        }
-        let mut paths = Vec::new();
-        for parent in self.parents_of(ino, &attr).await? {
-            let Some(dir) = self.dir_path(parent).await? else { continue };
-            for name in self.names_in(parent, ino).await? {
-                paths.push(join(&dir, &name));
-            }
-        }
-        paths.sort();
-        Ok(paths)
+        Ok(self.paths_below(Ino::ROOT, ino).await?.into_iter().flatten().collect())
     }
 
     /// Every path of a node as one sees it whose root is the directory `root`; none for each that
     /// lies outside of it.
     pub async fn paths_below(&self, root: Ino, ino: Ino) -> Result<Vec<Option<String>>> {
+        let Some(attr) = self.attr_now(ino).await? else { return Err(Error::NotFound) };
         if ino == root {
             return Ok(vec![Some("/".to_owned())]);
         }
-        let paths = self.paths(ino).await?;
-        if root == Ino::ROOT {
-            return Ok(paths.into_iter().map(Some).collect());
+        let mut paths = Vec::new();
+        for parent in self.parents_of(ino, &attr).await? {
+            let dir = self.dir_path(root, parent).await?;
+            if dir.is_none() && root == Ino::ROOT {
+                continue;
+            }
+            for name in self.names_in(parent, ino, usize::MAX).await? {
+                paths.push(dir.as_ref().map(|dir| format!("{dir}/{name}")));
+                if paths.len() >= MOST_PATHS {
+                    break;
+                }
+            }
         }
-        let root = self.dir_path(root).await?.ok_or(Error::NotFound)?;
-        let shown =
-            paths.iter().map(|path| path.strip_prefix(&root).filter(|rest| rest.starts_with('/')));
-        Ok(shown.map(|path| path.map(str::to_owned)).collect())
+        paths.sort_by(|a, b| (a.is_none(), a).cmp(&(b.is_none(), b)));
+        Ok(paths)
     }
 
     /// Whether a node lies below a directory, by any of its names.
     pub async fn is_below(&self, dir: Ino, ino: Ino) -> Result<bool> {
-        let Some(attr) = self.attr_now(ino).await? else { return Ok(false) };
-        let above = if attr.is_dir() { vec![ino] } else { self.parents_of(ino, &attr).await? };
-        for parent in above {
-            if self.ancestors(parent).await?.contains(&dir) {
-                return Ok(true);
+        match self.reach(&Caller::root(), dir, ino).await {
+            Ok(()) => Ok(true),
+            Err(Error::NotFound) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a caller whose root is the directory `root` can come to a node by any of its names:
+    /// `NotFound` if it does not lie below the root, `AccessDenied` if the caller may not
+    /// search a directory on each way.
+    pub async fn reach(&self, caller: &Caller, root: Ino, ino: Ino) -> Result<()> {
+        let checks = caller.check && !caller.is_root();
+        if ino == root || (root == Ino::ROOT && !checks) {
+            return Ok(());
+        }
+        let attr = self.attr_now(ino).await?.ok_or(Error::NotFound)?;
+        let mut outcome = Err(Error::NotFound);
+        for parent in self.parents_of(ino, &attr).await? {
+            match self.way_up(caller, root, parent).await {
+                Ok(_) => return Ok(()),
+                Err(Error::AccessDenied) => outcome = Err(Error::AccessDenied),
+                Err(Error::NotFound) => {}
+                Err(error) => return Err(error),
             }
         }
-        Ok(false)
+        outcome
     }
 
-    /// The path of a directory; none if it is cut off from the root.
-    async fn dir_path(&self, dir: Ino) -> Result<Option<String>> {
-        let mut names = Vec::new();
-        let mut at = dir;
-        while at != Ino::ROOT {
-            let Some(attr) = self.attr_now(at).await? else { return Ok(None) };
-            let Some(name) = self.names_in(attr.parent, at).await?.pop() else { return Ok(None) };
-            names.push(name);
+    /// The directories from `dir` up to `root`, both included, all of which the caller must be allowed to
+    /// search; `NotFound` if it does not lie there.
+    async fn way_up(&self, caller: &Caller, root: Ino, dir: Ino) -> Result<Vec<Ino>> {
+        let mut way = vec![dir];
+        let (mut at, mut ring, mut read) = (dir, Ring::default(), HashMap::new());
+        let mut searched = Ok(());
+        loop {
+            if !read.contains_key(&at) {
+                let asked = self.facts.parents.guess(at);
+                let attrs = self.attrs_now(&asked).await?;
+                read = asked.into_iter().zip(attrs).collect();
+            }
+            let attr = read.remove(&at).flatten().ok_or(Error::NotFound)?;
+            if searched.is_ok() {
+                searched = match self.permits(caller, &attr, access::EXEC).await {
+                    Err(error @ Error::AccessDenied) => Err(error),
+                    other => other.map(Ok)?,
+                };
+            }
+            // Who has the whole volume has its trash as well.
+            let is_top = at == Ino::ROOT || (at == Ino::TRASH && root == Ino::ROOT);
+            if at == root || (is_top && root == Ino::ROOT) {
+                return searched.map(|()| way);
+            }
+            if is_top || attr.parent == Ino::NONE || ring.closes(attr.parent) {
+                return Err(Error::NotFound);
+            }
             at = attr.parent;
+            way.push(at);
         }
-        Ok(Some(names.iter().rev().fold("/".to_owned(), |path, name| join(&path, name))))
     }
 
-    /// The names that a directory has for a node.
-    async fn names_in(&self, dir: Ino, ino: Ino) -> Result<Vec<Name>> {
+    /// The path of a directory as one sees it whose root is the directory `root`; none if it does not
+    /// lie there.
+    async fn dir_path(&self, root: Ino, dir: Ino) -> Result<Option<String>> {
+        let way = match self.way_up(&Caller::root(), root, dir).await {
+            Err(Error::NotFound) => return Ok(None),
+            other => other?,
+        };
+        let pairs: Vec<(Ino, Ino)> = way.windows(2).map(|pair| (pair[1], pair[0])).collect();
+        let names = stream::iter(pairs)
+            .map(|(above, dir)| async move { self.names_in(above, dir, 1).await })
+            .buffered(NAMES_AT_ONCE)
+            .try_collect::<Vec<_>>();
+        let mut path = String::new();
+        for names in names.await?.iter().rev() {
+            let Some(name) = names.first() else { return Ok(None) };
+            path.push('/');
+            path.push_str(&name.to_string());
+        }
+        Ok(Some(path))
+    }
+
+    /// Names that a directory has for a node, at most so many.
+    async fn names_in(&self, dir: Ino, ino: Ino, most: usize) -> Result<Vec<Name>> {
         if ino == Ino::TRASH {
             return Ok(vec![Name::new(TRASH_NAME)?]);
         }
         let mut names = Vec::new();
         let mut listing = self.list(dir, false);
-        while let Some(page) = listing.next().await? {
+        while names.len() < most
+            && let Some(page) = listing.next().await?
+        {
             let found = page.into_iter().filter(|entry| entry.ino == ino);
             names.extend(found.map(|entry| entry.name));
         }
@@ -152,8 +219,4 @@ fn names(path: &str) -> Result<Vec<Name>> {
             part => Name::new(part),
         })
         .collect()
-}
-
-fn join(dir: &str, name: &Name) -> String {
-    if dir == "/" { format!("/{name}") } else { format!("{dir}/{name}") }
 }

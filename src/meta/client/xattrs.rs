@@ -61,5 +61,5 @@ fn checked(name: &[u8]) -> Result<Name> {
     if name.len() > MAX_NAME {
         return Err(Error::OutOfRange);
     }
-    Ok(Name::stored(Bytes::copy_from_slice(name)))
+    Ok(Name::unchecked(Bytes::copy_from_slice(name)))
 }

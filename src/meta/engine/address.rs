@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Engine, kv, redis, sqlite, tikv};
 use crate::error::{Error, Result};
+use crate::policy::Policy;
 
 /// Environment variables by name. Passed along rather than read from the process, since volumes in
 /// one process have their own.
@@ -11,16 +12,21 @@ pub type Env<'a> = &'a (dyn Fn(&str) -> Option<String> + Send + Sync);
 
 /// Opens the store that `url` names, with the environment of the process.
 pub async fn connect(url: &str) -> Result<Arc<dyn Engine>> {
-    connect_with(url, &|name| std::env::var(name).ok()).await
+    connect_with(url, &|name| std::env::var(name).ok(), &Policy::unrestricted()).await
 }
 
-/// Opens the store that `url` names.
-pub async fn connect_with(url: &str, env: Env<'_>) -> Result<Arc<dyn Engine>> {
+/// Opens the store that `url` names, if `policy` lets it.
+pub async fn connect_with(
+    url: &str,
+    env: Env<'_>,
+    policy: &Arc<Policy>,
+) -> Result<Arc<dyn Engine>> {
+    policy.check_metadata(url)?;
     let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
     match scheme {
-        "redis" | "rediss" | "unix" => Ok(Arc::new(redis::connect(url, env).await?)),
-        "sqlite3" => sqlite::connect(url).await,
-        "tikv" => Ok(Arc::new(tikv::connect(url, env).await?)),
+        "redis" | "rediss" | "unix" => Ok(Arc::new(redis::connect_under(url, env, policy).await?)),
+        "sqlite3" => sqlite::connect(url, policy).await,
+        "tikv" => Ok(Arc::new(tikv::connect_under(url, env, policy).await?)),
         "memkv" => Ok(Arc::new(kv::memory(rest))),
         _ => Err(Error::bad_input(format!(
             "metadata address {}: unknown scheme {scheme:?}",

@@ -14,6 +14,7 @@ pub mod sqlite;
 pub mod tikv;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 
 pub use address::{Env, connect, connect_with, masked};
 pub use change::Change;
@@ -53,6 +54,13 @@ pub trait Txn: Send {
     fn suppose(&mut self, keys: &[Key]) -> Option<Vec<Record>> {
         let _ = keys;
         None
+    }
+
+    /// Takes entries of a directory for what a listing has told, without asking the store, guarded as
+    /// in [`Txn::suppose`]. False, and no guards, if they have to be read.
+    fn suppose_listed(&mut self, dir: Ino, listed: &[(Name, Entry)]) -> bool {
+        let _ = (dir, listed);
+        false
     }
 
     /// Applies all changes atomically, in order, if every guarded record is as it was read.
@@ -111,8 +119,8 @@ pub enum HeldKind {
 pub enum Cursor {
     #[default]
     Start,
-    /// After this name, for stores that keep entries in order.
-    After(Name),
+    /// After this name, be it a good one or not, for stores that keep entries in order.
+    After(Bytes),
     /// A scan position, for stores that do not.
     Scan(u64),
     End,
@@ -122,7 +130,31 @@ pub enum Cursor {
 #[derive(Debug, Clone, Default)]
 pub struct EntryPage {
     pub entries: Vec<(Name, Entry)>,
+    /// What is stored among them and cannot be an entry.
+    pub odd: Vec<OddEntry>,
     pub next: Cursor,
+}
+
+/// An entry whose name is none or whose record is damaged. It can be removed, and nothing else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OddEntry {
+    pub name: Bytes,
+    /// None if the record cannot be read.
+    pub entry: Option<Entry>,
+}
+
+impl EntryPage {
+    pub fn end() -> Self {
+        Self { next: Cursor::End, ..Self::default() }
+    }
+
+    /// Adds what a store holds under a name.
+    pub fn add(&mut self, name: Bytes, entry: Option<Entry>) {
+        match (Name::from_bytes(name.clone()), entry) {
+            (Ok(name), Some(entry)) => self.entries.push((name, entry)),
+            (_, entry) => self.odd.push(OddEntry { name, entry }),
+        }
+    }
 }
 
 /// How this engine differs where operations or bookkeeping must know.
@@ -191,6 +223,15 @@ pub trait Engine: Send + Sync + 'static {
     /// Indexes of all chunks of `ino` that have records, ascending; on Redis only those below
     /// `chunks_of(length)`, by existence, since it keeps no list of them.
     async fn chunk_indexes(&self, ino: Ino, length: u64) -> Result<Vec<u32>>;
+
+    /// As [`Engine::chunk_indexes`], of many files.
+    async fn chunk_indexes_of(&self, files: &[(Ino, u64)]) -> Result<Vec<Vec<u32>>> {
+        let mut all = Vec::new();
+        for (ino, length) in files {
+            all.push(self.chunk_indexes(*ino, *length).await?);
+        }
+        Ok(all)
+    }
 
     // Sessions.
 

@@ -98,7 +98,7 @@ impl Operation for SetFacl<'_> {
         if !caller.is_root() && caller.uid != before.uid {
             return Err(Error::NotPermitted);
         }
-        if before.has_flag(flag::IMMUTABLE) {
+        if before.has_flag(flag::IMMUTABLE | flag::APPEND) {
             return Err(Error::NotPermitted);
         }
 

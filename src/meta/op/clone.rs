@@ -41,6 +41,8 @@ pub struct ChunkHint {
     pub indexes: Vec<u32>,
 }
 
+/// Bits of a mode that make a program run as its owner or group.
+const SET_ID: u16 = 0o6000;
 /// Most chunks that are read without asking which exist.
 pub const PLAIN_CHUNKS: u64 = 256;
 
@@ -86,7 +88,7 @@ impl Operation for CloneNodes<'_> {
                 if !source.is_current(&attr) {
                     return Ok(Plan::answer(Clones::Stale));
                 }
-                access::permits(tx, self.caller, &attr, access::READ).await?;
+                self.may_copy(tx, &attr).await?;
                 found.push((source, attr));
             } else if self.top {
                 return Err(Error::NotFound);
@@ -144,6 +146,20 @@ impl CloneNodes<'_> {
         Ok(())
     }
 
+    /// Whether the caller could make a copy by reading and writing.
+    async fn may_copy(&self, tx: &mut MetaTxn<'_>, source: &Attr) -> Result<()> {
+        match source.kind {
+            FileKind::BlockDevice | FileKind::CharDevice if !self.caller.is_root() => {
+                Err(Error::NotPermitted)
+            }
+            FileKind::Dir => {
+                access::permits(tx, self.caller, source, access::READ | access::EXEC).await
+            }
+            FileKind::File => access::permits(tx, self.caller, source, access::READ).await,
+            _ => Ok(()),
+        }
+    }
+
     fn copy(&self, tx: &MetaTxn<'_>, source: &Attr) -> Attr {
         let mut copy = Attr { parent: self.dir, ..source.clone() };
         // Sub-directories are counted as they are cloned; other nodes have one name so far.
@@ -154,7 +170,19 @@ impl CloneNodes<'_> {
             copy.mode &= !self.mode.umask;
             (copy.atime, copy.mtime, copy.ctime) = (tx.now(), tx.now(), tx.now());
         }
+        if !self.caller.is_root() {
+            self.as_own(&mut copy);
+        }
         copy
+    }
+
+    /// Nobody but root makes something that belongs to others, or that only root can make.
+    fn as_own(&self, copy: &mut Attr) {
+        if copy.uid != self.caller.uid || !self.caller.in_group(copy.gid) {
+            (copy.uid, copy.gid) = (self.caller.uid, self.caller.gid);
+            copy.mode &= !SET_ID;
+        }
+        copy.flags &= !(flag::IMMUTABLE | flag::APPEND);
     }
 
     async fn plan_node<T>(
@@ -169,7 +197,11 @@ impl CloneNodes<'_> {
         plan.put_attr(ino, copy);
         plan.use_space(space, 1);
         plan.use_owner(copy.uid, copy.gid, space, 1);
+        let is_root = self.caller.is_root();
         for (name, value) in tx.xattrs(src).await? {
+            if !is_root && !name.as_bytes().starts_with(b"user.") {
+                continue;
+            }
             plan.push(Change::PutXattr(ino, name, value));
         }
         let detached = self.top && copy.is_dir();
@@ -315,7 +347,7 @@ impl Operation for DropDetached {
         plan.push(Change::RemoveXattrs(self.ino));
         plan.push(Change::RemoveDirStat(self.ino));
         plan.effects.stale.push(self.ino);
-        plan.effects.moved.push(self.ino);
+        plan.effects.gone.push(self.ino);
         plan.use_space(-4096, -1);
         plan.use_owner(node.uid, node.gid, -4096, -1);
         log::log(tx, &mut plan, LogOp::Cleanup { ino: self.ino });

@@ -8,19 +8,21 @@ use crate::meta::record::SliceSize;
 use crate::meta::record::changelog::LogOp;
 use crate::meta::{Ino, MetaTxn, Operation, Plan, SliceId};
 
-/// The objects of a slice without references are gone: so is its record.
-pub struct DropSlice {
-    pub slice: SliceSize,
+/// The objects of slices without references are gone: so are their records.
+pub struct DropSlices<'a> {
+    pub slices: &'a [SliceSize],
 }
 
-impl Operation for DropSlice {
+impl Operation for DropSlices<'_> {
     type Output = ();
-    const NAME: &'static str = "drop a slice";
+    const NAME: &'static str = "drop slices";
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<()>> {
         let mut plan = Plan::new();
-        plan.push(Change::RemoveSliceRef(self.slice));
-        log::log(tx, &mut plan, LogOp::DeleteSlice(self.slice));
+        for slice in self.slices {
+            plan.push(Change::RemoveSliceRef(*slice));
+            log::log(tx, &mut plan, LogOp::DeleteSlice(*slice));
+        }
         Ok(plan)
     }
 }

@@ -40,8 +40,11 @@ impl Operation for Link<'_> {
         if node.is_dir() || node.has_flag(flag::APPEND | flag::IMMUTABLE) {
             return Err(Error::NotPermitted);
         }
-        // The last name went between the caller's look-up and now: nothing is left to link to.
-        if node.nlink == 0 {
+        // Without a name only a file that this client holds open is left: one that was made so, by
+        // O_TMPFILE. The kernel refuses those that have lost their name.
+        let sid = tx.facts().sid();
+        let is_nameless = node.nlink == 0;
+        if is_nameless && !tx.sustained(sid, self.ino).await? {
             return Err(Error::NotFound);
         }
         if tx.entry(self.dir, self.name).await?.is_some() {
@@ -52,7 +55,7 @@ impl Operation for Link<'_> {
         room::check_link(tx, wanted, self.dir).await?;
 
         let old_parent = node.parent;
-        node.parent = Ino::NONE;
+        node.parent = if is_nameless { self.dir } else { Ino::NONE };
         node.nlink += 1;
         node.ctime = tx.now();
 
@@ -60,10 +63,15 @@ impl Operation for Link<'_> {
         plan.put_entry(self.dir, self.name, node.kind, self.ino);
         let touches_parent = dir_times::update(tx, &mut plan, self.dir, &dir, 0);
         plan.put_attr(self.ino, &node);
-        if old_parent != Ino::NONE {
-            plan.push(Change::AddParent { ino: self.ino, parent: old_parent, count: 1 });
+        if is_nameless {
+            // Otherwise whoever cleans up after this session would drop a file that has a name.
+            plan.push(Change::RemoveSustained(sid, self.ino));
+        } else {
+            if old_parent != Ino::NONE {
+                plan.push(Change::AddParent { ino: self.ino, parent: old_parent, count: 1 });
+            }
+            plan.push(Change::AddParent { ino: self.ino, parent: self.dir, count: 1 });
         }
-        plan.push(Change::AddParent { ino: self.ino, parent: self.dir, count: 1 });
         let length = if node.is_file() { node.length.cast_signed() } else { 0 };
         plan.use_dir(self.dir, length, space, 1);
         let line = LogOp::Link {

@@ -1,9 +1,12 @@
 //! Rename: a node gets another name, perhaps another directory, perhaps in place of another node.
 
+use std::collections::HashMap;
+
 use super::removal::remove_link;
 use super::rmdir::drop_dir;
 use super::{access, dir_times, log, room};
 use crate::error::{Error, Result};
+use crate::meta::client::Ring;
 use crate::meta::engine::{Change, Found, Key};
 use crate::meta::record::attr::flag;
 use crate::meta::record::changelog::LogOp;
@@ -168,15 +171,26 @@ impl Rename<'_> {
 /// A directory must not end up below itself. The kernel sees to that for one mount; this is for
 /// moves made by several clients at once, or without a kernel.
 async fn refuse_loop(tx: &mut MetaTxn<'_>, moving: Ino, into: &Attr) -> Result<()> {
+    let facts = tx.facts();
     let mut up = into.parent;
+    let mut ring = Ring::default();
+    let mut read = HashMap::new();
     while up != Ino::ROOT && up != Ino::NONE && !up.is_trash() {
         if up == moving {
             return Err(Error::Invalid);
         }
-        up = match tx.peek_attr(up).await? {
-            Some(dir) => dir.parent,
-            None => break,
-        };
+        if ring.closes(up) {
+            return Err(Error::damaged(format!("directory {up}"), "it lies below itself"));
+        }
+        if !read.contains_key(&up) {
+            let asked = facts.parents.guess(up);
+            let attrs = tx.peek_attrs(&asked).await?;
+            read = asked.into_iter().zip(attrs).collect();
+        }
+        match read.get(&up) {
+            Some(Some(dir)) => up = dir.parent,
+            _ => break,
+        }
     }
     Ok(())
 }

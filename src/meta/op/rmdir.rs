@@ -18,14 +18,15 @@ pub struct Rmdir<'a> {
 }
 
 impl Operation for Rmdir<'_> {
-    type Output = Ino;
+    /// The directory as it was, if it is gone for good.
+    type Output = Option<(Ino, Attr)>;
     const NAME: &'static str = "rmdir";
 
     fn lane(&self) -> Lane {
         Lane::Name(self.dir, self.name.clone())
     }
 
-    async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Ino>> {
+    async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Self::Output>> {
         tx.expect(&[Key::Place(self.dir), Key::Lookup(self.dir, self.name.clone())]).await?;
         let dir = tx.dir(self.dir).await?;
         let found = tx.lookup(self.dir, self.name).await?.ok_or(Error::NotFound)?;
@@ -56,7 +57,7 @@ impl Operation for Rmdir<'_> {
         plan.use_dir(self.dir, 0, -4096, -1);
         let trash = hour.unwrap_or(Ino::NONE);
         log::log(tx, &mut plan, LogOp::Rmdir { parent: self.dir, name: self.name, trash, ino });
-        Ok(plan.with(ino))
+        Ok(plan.with(found.attr.filter(|_| hour.is_none()).map(|attr| (ino, attr))))
     }
 }
 
@@ -70,7 +71,7 @@ pub(super) fn drop_dir<T>(
     node: Option<&Attr>,
     hour: Option<Ino>,
 ) -> Option<Ino> {
-    plan.effects.moved.push(ino);
+    plan.effects.gone.push(ino);
     let node = node?;
     let hour = hour.filter(|_| !node.has_flag(flag::SKIP_TRASH));
     if let Some(hour) = hour {

@@ -3,8 +3,10 @@
 //! Limits and usage come from memory; without limits nothing is read. With limits on directories
 //! the ancestors must be known, which costs a read for each directory not seen lately.
 
+use std::sync::Arc;
+
 use crate::error::{Error, Result};
-use crate::meta::client::{Climb, Facts};
+use crate::meta::client::{Climb, Facts, Step};
 use crate::meta::record::QuotaKey;
 use crate::meta::{Ino, MetaTxn};
 
@@ -67,7 +69,7 @@ pub async fn check_move(
     if !limits_dirs(tx.facts()) {
         return Ok(());
     }
-    let above = ancestors(tx, from).await?;
+    let above = quotas_above(tx, from).await?;
     check_dir(tx, to, &above, space, inodes).await
 }
 
@@ -75,16 +77,6 @@ pub async fn check_move(
 pub fn is_limited(facts: &Facts) -> bool {
     let setting = facts.setting();
     setting.capacity > 0 || setting.inodes > 0 || setting.user_group_quota || limits_dirs(facts)
-}
-
-/// Those of `dir` and its ancestors that have a quota record, the nearest first. Nothing is read if
-/// there is none at all.
-pub async fn quota_dirs(tx: &mut MetaTxn<'_>, dir: Ino) -> Result<Vec<Ino>> {
-    let facts = tx.facts();
-    if !facts.setting().dir_stats || !facts.quotas.has_dirs() {
-        return Ok(Vec::new());
-    }
-    Ok(facts.quotas.among(&ancestors(tx, dir).await?))
 }
 
 async fn check_dir(
@@ -98,8 +90,8 @@ async fn check_dir(
     if !limits_dirs(facts) {
         return Ok(());
     }
-    let chain = ancestors(tx, dir).await?;
-    let asked = chain.into_iter().filter(|dir| !except.contains(dir)).map(QuotaKey::Dir);
+    let above = quotas_above(tx, dir).await?;
+    let asked = above.iter().filter(|dir| !except.contains(dir)).map(|dir| QuotaKey::Dir(*dir));
     if facts.quotas.refuses(asked, space, inodes) { Err(Error::QuotaExceeded) } else { Ok(()) }
 }
 
@@ -107,16 +99,20 @@ fn limits_dirs(facts: &Facts) -> bool {
     facts.quotas.limits_dirs() && facts.setting().dir_stats
 }
 
-/// A directory and all above it, the root last; nothing for what is gone or in the trash.
-async fn ancestors(tx: &mut MetaTxn<'_>, dir: Ino) -> Result<Vec<Ino>> {
-    let parents = &tx.facts().parents;
+/// Those of a directory and all above it that have a quota record; none for what is gone or in the
+/// trash.
+async fn quotas_above(tx: &mut MetaTxn<'_>, dir: Ino) -> Result<Arc<[Ino]>> {
+    let Facts { parents, quotas, .. } = tx.facts();
+    let mut climb = Climb::from(dir);
     loop {
-        match parents.climb(dir) {
-            Climb::Whole(chain) => return Ok(chain),
-            Climb::Unknown(at) => match tx.peek_attr(at).await? {
-                Some(attr) if attr.is_dir() && attr.parent != Ino::NONE => parents.saw(at, &attr),
-                _ => return Ok(Vec::new()),
-            },
+        match climb.go_on(parents, quotas) {
+            Step::Done(dirs) => return Ok(dirs),
+            Step::Ask(asked) => {
+                let attrs = tx.peek_attrs(&asked).await?;
+                if climb.hear(parents, &asked, &attrs).is_err() {
+                    return Ok(Arc::default());
+                }
+            }
         }
     }
 }

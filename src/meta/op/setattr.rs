@@ -94,8 +94,11 @@ impl SetAttr<'_> {
         }
         mode = mode.map(|mode| mode | (before.mode & SETUID_SETGID));
         if before.mode & SETUID_SETGID != 0 && !before.is_dir() {
-            // As ext4: a file that changes hands loses setuid, and setgid if the group may run it.
-            let keep = if !caller.is_root() || before.mode & 0o010 != 0 { 0o1777 } else { 0o3777 };
+            // As ext4: a file that changes hands loses setuid, and setgid if the group may run it
+            // or the caller is not of the group. Which groups those are is known only if this
+            // client checks.
+            let stranger = caller.check && !caller.is_root() && !caller.in_group(before.gid);
+            let keep = if stranger || before.mode & 0o010 != 0 { 0o1777 } else { 0o3777 };
             node.mode &= keep;
             mode = mode.map(|mode| mode & keep);
         }
@@ -160,13 +163,15 @@ impl SetAttr<'_> {
         current: Timestamp,
     ) -> Result<Timestamp> {
         let wanted = match time {
-            TimeSet::At(at) if at.sec >= 0 => at,
-            _ => tx.now(),
+            // Clients on SQL divide microseconds in a way that makes a fraction before 1970 wrong.
+            TimeSet::At(at) if at.sec < 0 => Timestamp::from_secs(at.sec),
+            TimeSet::At(at) => at,
+            TimeSet::Now => tx.now(),
         };
         if wanted == current {
             return Ok(current);
         }
-        let explicit = matches!(time, TimeSet::At(at) if at.sec >= 0);
+        let explicit = matches!(time, TimeSet::At(_));
         if explicit && before.uid == 0 && !self.caller.is_root() {
             return Err(Error::NotPermitted);
         }

@@ -5,8 +5,9 @@ use bytes::Bytes;
 use super::log;
 use crate::error::{Error, Result};
 use crate::meta::engine::{Change, Key};
-use crate::meta::record::AclKind;
+use crate::meta::record::attr::flag;
 use crate::meta::record::changelog::LogOp;
+use crate::meta::record::{AclKind, Attr};
 use crate::meta::{Ino, Lane, MetaTxn, Name, Operation, Plan};
 
 /// Whether an attribute must be there already.
@@ -49,7 +50,8 @@ impl Operation for SetXattr<'_> {
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<()>> {
         tx.prefetch(&[Key::Attr(self.ino), Key::Xattr(self.ino, self.name.clone())]).await?;
         // The guard keeps a node that is just being removed from leaving an attribute behind.
-        tx.node(self.ino).await?;
+        let node = tx.node(self.ino).await?;
+        check_frozen(&node)?;
         let old = tx.xattr(self.ino, self.name).await?;
         match self.mode {
             XattrMode::Create if old.is_some() => return Err(Error::Exists),
@@ -60,6 +62,7 @@ impl Operation for SetXattr<'_> {
         let mut plan = Plan::new();
         if old.as_ref() != Some(self.value) {
             plan.push(Change::PutXattr(self.ino, self.name.clone(), self.value.clone()));
+            plan.put_attr(self.ino, &Attr { ctime: tx.now(), ..node });
             let flags = self.mode as u32;
             let line = LogOp::SetXattr { ino: self.ino, name: self.name, value: self.value, flags };
             log::log(tx, &mut plan, line);
@@ -82,14 +85,26 @@ impl Operation for RemoveXattr<'_> {
     }
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<()>> {
+        tx.prefetch(&[Key::Attr(self.ino), Key::Xattr(self.ino, self.name.clone())]).await?;
+        let node = tx.attr(self.ino).await?;
+        node.as_ref().map_or(Ok(()), check_frozen)?;
         if tx.xattr(self.ino, self.name).await?.is_none() {
             return Err(Error::NoAttribute);
         }
         let mut plan = Plan::new();
         plan.push(Change::RemoveXattr(self.ino, self.name.clone()));
+        if let Some(node) = node {
+            plan.put_attr(self.ino, &Attr { ctime: tx.now(), ..node });
+        }
         log::log(tx, &mut plan, LogOp::RemoveXattr { ino: self.ino, name: self.name });
         Ok(plan)
     }
+}
+
+/// Attributes of an immutable or append-only node stay as they are.
+fn check_frozen(node: &Attr) -> Result<()> {
+    let frozen = node.has_flag(flag::IMMUTABLE | flag::APPEND);
+    if frozen { Err(Error::NotPermitted) } else { Ok(()) }
 }
 
 pub struct Xattr<'a> {
@@ -125,7 +140,7 @@ impl Operation for ListXattrs {
         for (id, kind) in [(node.access_acl, AclKind::Access), (node.default_acl, AclKind::Default)]
         {
             if id != 0 {
-                names.push(Name::stored(kind.xattr_name()));
+                names.push(Name::unchecked(kind.xattr_name()));
             }
         }
         Ok(Plan::answer(names))

@@ -10,6 +10,11 @@ const MAX_RECORDS: usize = 1000;
 const MIN_SKIPPED: u32 = 1 << 20;
 /// Nor is one shorter than this part of what is to be rewritten.
 const SKIPPED_SHARE: u32 = 5;
+/// Holes between data that are shorter become zeros: file systems report no holes within a page.
+const MIN_HOLE: u32 = 4096;
+/// So many holes between data stay holes. If there are more, the smaller ones become zeros: each is a
+/// record, and compaction is there to have few.
+const MAX_HOLES: usize = 100;
 
 /// One new slice in place of many records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +29,8 @@ pub struct Compaction {
     pub size: u32,
     /// Its content, end to end from `pos`; holes are written as zeros.
     pub fragments: Vec<Slice>,
+    /// Holes that are laid over the new slice, so that its zeros do not count as data.
+    pub holes: Vec<Slice>,
 }
 
 /// What to do about a chunk with these records; nothing if compaction gains nothing.
@@ -42,13 +49,14 @@ pub fn plan_compaction(records: &[Slice]) -> Option<Compaction> {
             skipped += 1;
             continue;
         }
-        let replaced = rest.len();
-        return (replaced > 1 && size > 0).then_some(Compaction {
+        let (replaced, holes) = (rest.len(), holes(&fragments));
+        return (replaced > 1 + holes.len() && size > 0).then_some(Compaction {
             skipped,
             replaced,
             pos,
             size,
             fragments,
+            holes,
         });
     }
 }
@@ -76,6 +84,22 @@ fn trimmed(mut fragments: Vec<Slice>) -> Vec<Slice> {
     last.map(|hole| Slice { len: 1, ..hole }).into_iter().collect()
 }
 
+/// The holes among fragments that lie end to end: the largest, in the order of their positions.
+fn holes(fragments: &[Slice]) -> Vec<Slice> {
+    let mut holes: Vec<Slice> = Vec::new();
+    for hole in fragments.iter().filter(|fragment| fragment.id.is_hole()) {
+        match holes.last_mut() {
+            Some(last) if last.end() == hole.pos => last.len += hole.len,
+            _ => holes.push(Slice::hole(hole.pos, hole.len)),
+        }
+    }
+    holes.retain(|hole| hole.len >= MIN_HOLE);
+    holes.sort_by_key(|hole| std::cmp::Reverse(hole.len));
+    holes.truncate(MAX_HOLES);
+    holes.sort_by_key(|hole| hole.pos);
+    holes
+}
+
 impl Compaction {
     /// How many records from the front must be as they were planned with.
     pub fn guarded(&self) -> usize {
@@ -85,7 +109,8 @@ impl Compaction {
     /// What stands in place of the guarded records once slice `id` is written.
     pub fn result(&self, records: &[Slice], id: SliceId) -> Vec<Slice> {
         let new = Slice { pos: self.pos, id, size: self.size, off: 0, len: self.size };
-        records.iter().take(self.skipped).copied().chain([new]).collect()
+        let kept = records.iter().take(self.skipped).copied();
+        kept.chain([new]).chain(self.holes.iter().copied()).collect()
     }
 
     /// The slices that lose a reference, once for each record that is replaced.
@@ -150,6 +175,43 @@ mod tests {
         assert_eq!((plan.pos, plan.size, plan.fragments.len()), (30, 1, 1));
         assert!(plan.fragments[0].id.is_hole());
         assert_eq!(plan.released(&records), []);
+    }
+
+    #[test]
+    fn holes_between_data_are_laid_over_the_new_slice() {
+        let page = MIN_HOLE;
+        let records = [
+            slice(0, 1, page, 0, page),
+            slice(5 * page, 2, 10, 0, 10),
+            slice(5 * page + 5, 3, page, 0, page),
+            Slice::hole(9 * page, page / 2),
+            slice(10 * page, 4, 10, 0, 10),
+        ];
+        let plan = plan_compaction(&records).unwrap();
+        let after = plan.result(&records, SliceId(9));
+        let (size, end) = (10 * page + 10, 6 * page + 5);
+        let holes = [Slice::hole(page, 4 * page), Slice::hole(end, 10 * page - end)];
+        assert_eq!(after, [slice(0, 9, size, 0, size), holes[0], holes[1]]);
+        assert_eq!(plan_compaction(&after), None, "as few as can be");
+        assert_eq!(plan_compaction(&[records[0], records[1]]), None, "nothing to gain");
+    }
+
+    #[test]
+    fn holes_within_a_page_become_zeros() {
+        let records = [slice(0, 1, 10, 0, 10), slice(MIN_HOLE, 2, 10, 0, 10)];
+        let plan = plan_compaction(&records).unwrap();
+        assert_eq!((plan.size, plan.holes), (MIN_HOLE + 10, Vec::new()));
+    }
+
+    #[test]
+    fn of_very_many_holes_the_large_ones_stay() {
+        let records: Vec<_> =
+            (0..300).map(|n| slice(n * 5000 + n % 3, u64::from(n) + 1, 10, 0, 10)).collect();
+        let plan = plan_compaction(&records).unwrap();
+        assert_eq!(plan.holes.len(), MAX_HOLES);
+        assert!(plan.holes.iter().all(|hole| hole.len == 4991), "{:?}", plan.holes);
+        let after = plan.result(&records, SliceId(999));
+        assert_eq!((after.len(), plan_compaction(&after)), (1 + MAX_HOLES, None));
     }
 
     #[test]
@@ -223,6 +285,9 @@ mod tests {
                 let after = plan.result(&records, SliceId(99));
                 let before = bytes(&scaled(&down, &records));
                 for (at, shown) in bytes(&scaled(&down, &after)).into_iter().enumerate() {
+                    if unit >= MIN_HOLE {
+                        prop_assert_eq!(shown.is_some(), before[at].is_some(), "a hole stays one");
+                    }
                     // A byte of the new slice stands for what it was written from.
                     let shown = if matches!(shown, Some((99, _))) { content[at] } else { shown };
                     prop_assert_eq!(shown, before[at]);

@@ -3,6 +3,8 @@
 //! Pure data and pure functions; nothing here reads a store.
 
 pub mod acl;
+#[cfg(test)]
+mod any_bytes;
 pub mod attr;
 pub mod changelog;
 pub mod chunk;

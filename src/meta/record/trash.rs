@@ -13,7 +13,7 @@ const HOUR: &str = "%Y-%m-%d-%H";
 /// The directory for what is removed at this time: its hour in UTC.
 pub fn hour_name(at: Timestamp) -> Name {
     let time = DateTime::from_timestamp(at.sec, 0).unwrap_or_default();
-    Name::stored(time.format(HOUR).to_string())
+    Name::unchecked(time.format(HOUR).to_string())
 }
 
 /// Unix seconds at which the hour of a directory begins; nothing if it is no hour's name.
@@ -40,7 +40,7 @@ impl Trashed {
         let mut text = format!("{}-{}-", self.parent, self.ino).into_bytes();
         text.extend_from_slice(self.name.as_bytes());
         text.truncate(Name::MAX);
-        Name::stored(text)
+        Name::unchecked(text)
     }
 
     /// What an entry of an hour directory was; nothing if its name does not say.
@@ -53,7 +53,7 @@ impl Trashed {
         };
         let (parent, ino) = (ino()?, ino()?);
         let name = Name::new(parts.next()?).ok()?;
-        (!name.is_dot() && !name.is_dot_dot()).then_some(Self { parent, ino, name })
+        Some(Self { parent, ino, name })
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
         ] {
             assert_eq!(parse_hour(&name(other)), None, "{other}");
         }
-        assert_eq!(parse_hour(&Name::stored(&b"\xff"[..])), None);
+        assert_eq!(parse_hour(&Name::unchecked(&b"\xff"[..])), None);
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
 
         #[test]
         fn any_name_parses_or_does_not(of in prop::collection::vec(any::<u8>(), 0..30)) {
-            let entry = Name::stored(of);
+            let entry = Name::unchecked(of);
             let _ = (parse_hour(&entry), Trashed::parse(&entry));
         }
     }

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::info;
+use tracing::{info, warn};
 use uuid::Uuid;
 
-use super::{Access, plain};
+use super::Access;
 use crate::error::{Error, Result};
 use crate::meta::record::Setting;
 use crate::meta::{Meta, Options};
 use crate::options::storage::Bucket;
+use crate::options::told;
 
 /// How often it is looked whether another client has just made the volume, and how long in between.
 const LOOKS: u32 = 10;
@@ -22,8 +23,7 @@ impl Access {
     /// date.
     pub async fn connect(&self, options: Options) -> Result<Arc<Meta>> {
         let read_only = options.read_only;
-        let env = |name: &str| self.env.meta(name);
-        let meta = Meta::attach_with(self.address.expose(), &env, options).await?;
+        let meta = self.attach(options).await?;
         match meta.stored_setting().await? {
             Some(setting) => {
                 self.check(&setting)?;
@@ -41,6 +41,33 @@ impl Access {
         }
         meta.load().await?;
         Ok(meta)
+    }
+
+    /// Makes sure that this access opens the file system that `meta` has open: by a login of its own, not
+    /// by that of whoever opened it.
+    pub async fn prove(&self, meta: &Meta) -> Result<()> {
+        let options = Options { read_only: true, no_background_jobs: true, ..Options::default() };
+        let own = self.attach(options).await?;
+        let found = own.stored_setting().await;
+        let _ = own.close().await;
+        let Some(found) = found? else {
+            return Err(Error::Refused(format!("{} holds no volume", self.place())));
+        };
+        self.check(&found)?;
+        if found.uuid != meta.facts().setting().uuid {
+            return Err(Error::Refused(format!(
+                "{} holds another file system than the one that is published",
+                self.place()
+            )));
+        }
+        Ok(())
+    }
+
+    /// A client of the metadata, with what the environment of this file system says.
+    async fn attach(&self, options: Options) -> Result<Arc<Meta>> {
+        let password = self.env.password(&self.policy)?;
+        let env = |name: &str| self.env.meta(name, &password);
+        Meta::attach_with(self.address.expose(), &env, &self.policy, options).await
     }
 
     /// Brings the stored keys up to date, if the Secret has others; whoever follows the setting of
@@ -69,12 +96,17 @@ impl Access {
     }
 
     async fn format(&self, meta: &Meta) -> Result<()> {
-        let setting = self.format.fresh(&self.name, Uuid::new_v4()).map_err(told)?;
+        let setting =
+            self.format.fresh(&self.name, Uuid::new_v4()).map_err(|error| told(&error))?;
         let made = self.format.create(meta, setting, &self.overrides()).await;
         let Err(error) = made else {
             info!(volume = self.name, place = self.place(), "the volume was made");
             return Ok(());
         };
+        let error = told(&error);
+        if matches!(error, Error::Forbidden(_)) {
+            return Err(error);
+        }
         // Another client may have been faster: then its mark is what was in the way.
         for _ in 0..LOOKS {
             if let Some(setting) = meta.stored_setting().await? {
@@ -82,7 +114,7 @@ impl Access {
             }
             tokio::time::sleep(BETWEEN).await;
         }
-        Err(told(error))
+        Err(error)
     }
 
     /// Stores the keys of the Secret, if they are others than those that are stored and work.
@@ -100,25 +132,19 @@ impl Access {
         if wanted == setting {
             return Ok(false);
         }
-        let bucket = Bucket::open(&wanted, &self.overrides()).map_err(told)?;
-        bucket.test().await.map_err(told)?;
+        if let Some(proxy) = self.env.proxy() {
+            // Whoever owns the proxy decides whether the keys seem to work.
+            warn!(
+                volume = self.name,
+                "the Secret has other keys than the volume; they are not stored, as they could only \
+                 be tried through its own {proxy}"
+            );
+            return Ok(false);
+        }
+        let bucket = Bucket::open(&wanted, &self.overrides()).map_err(|error| told(&error))?;
+        bucket.test().await.map_err(|error| told(&error))?;
         meta.init(wanted, false).await?;
         info!(volume = self.name, "the keys of the volume were changed");
         Ok(true)
     }
-}
-
-/// What a layer without types of its own says, by the error it was about, if there was one.
-fn told(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    let error = error.into();
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
-    let mut texts: Vec<String> = Vec::new();
-    while let Some(at) = cause {
-        if let Some(known) = at.downcast_ref::<Error>() {
-            return known.clone();
-        }
-        texts.push(at.to_string());
-        cause = at.source();
-    }
-    plain(texts.join(": "))
 }

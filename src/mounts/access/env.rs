@@ -1,14 +1,20 @@
 //! The environment of one file system: what other clients take from that of their process.
 
+use std::path::Path;
+
 use super::Pairs;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::storage::StorageOptions;
+use crate::policy::Policy;
 use crate::secret::Secret;
 use crate::volume::storage::{Overrides, flag};
 
 /// For the metadata.
-const META: &[&str] =
-    &["META_PASSWORD", "REDIS_PASSWORD", "SENTINEL_PASSWORD", "META_PASSWORD_FILE"];
+const META: &[&str] = &[PASSWORD, "REDIS_PASSWORD", "SENTINEL_PASSWORD", PASSWORD_FILE];
+const PASSWORD: &str = "META_PASSWORD";
+const PASSWORD_FILE: &str = "META_PASSWORD_FILE";
+/// Whether the machine may stand for keys that are missing.
+const INSTANCE: &str = "JFS_INSTANCE_CREDENTIALS";
 
 /// For the objects: keys and regions, as the kinds of store know them, and the way there.
 const OBJECTS: &[&str] = &[
@@ -46,6 +52,9 @@ const OBJECTS: &[&str] = &[
     "no_proxy",
 ];
 
+/// Of the objects, those that name a proxy.
+const PROXIES: &[&str] = &["HTTPS_PROXY", "HTTP_PROXY", "http_proxy", "https_proxy"];
+
 #[derive(Default)]
 pub struct Environment {
     meta: Pairs,
@@ -57,14 +66,18 @@ pub struct Environment {
 }
 
 impl Environment {
-    pub fn read(pairs: &Pairs) -> Result<Self> {
+    pub fn read(pairs: &Pairs, policy: &Policy) -> Result<Self> {
         let mut env = Self::default();
         for (name, value) in pairs {
+            policy.check_variable(name, value.expose())?;
             match name.as_str() {
                 "JFS_RSA_PASSPHRASE" => env.passphrase = value.clone(),
-                "JFS_FILE_SYNC" => env.sync = flag(name, value.expose())?,
-                "JFS_INSTANCE_CREDENTIALS" => {
-                    env.instance_credentials = flag(name, value.expose())?.unwrap_or(false);
+                "JFS_FILE_SYNC" => env.sync = switch(name, value)?,
+                INSTANCE => {
+                    env.instance_credentials = switch(name, value)?.unwrap_or(false);
+                    if env.instance_credentials {
+                        policy.check_instance_credentials(&format!("envs: {name}"))?;
+                    }
                 }
                 known if META.contains(&known) => {
                     env.meta.insert(name.clone(), value.clone());
@@ -78,9 +91,24 @@ impl Environment {
         Ok(env)
     }
 
-    /// What the metadata engine asks for.
-    pub fn meta(&self, name: &str) -> Option<String> {
-        self.meta.get(name).map(|value| value.expose().to_owned())
+    /// What the metadata engine asks for. The password of the file is given as one; the file itself is
+    /// nothing that others should open.
+    pub fn meta(&self, name: &str, of_file: &Secret) -> Option<String> {
+        let said = |name: &str| self.meta.get(name).map(|value| value.expose().to_owned());
+        match name {
+            PASSWORD_FILE => None,
+            PASSWORD => said(name).or_else(|| Some(of_file.expose().to_owned())),
+            _ => said(name),
+        }
+        .filter(|value| !value.is_empty())
+    }
+
+    /// The password that lies in a file, if one is named.
+    pub fn password(&self, policy: &Policy) -> Result<Secret> {
+        let Some(file) = self.meta.get(PASSWORD_FILE) else { return Ok(Secret::default()) };
+        let what = format!("envs: {PASSWORD_FILE}");
+        let text = policy.read_text(&what, Path::new(file.expose()))?;
+        Ok(Secret::new(text.trim()))
     }
 
     pub fn overrides(&self) -> Overrides {
@@ -106,7 +134,18 @@ impl Environment {
         }
     }
 
+    /// The variable that names a proxy on the way to the objects, if there is one.
+    pub fn proxy(&self) -> Option<&'static str> {
+        PROXIES.iter().find(|name| self.objects.contains_key(**name)).copied()
+    }
+
     pub fn unused(&self) -> &[String] {
         &self.unused
     }
+}
+
+/// What a switch says; a value that makes no sense is not repeated.
+fn switch(name: &str, value: &Secret) -> Result<Option<bool>> {
+    flag(name, value.expose())
+        .map_err(|_| Error::bad_input(format!("envs: {name} is neither true nor false")))
 }

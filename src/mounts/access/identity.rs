@@ -1,8 +1,13 @@
-//! What tells one file system from another.
+//! What tells one file system from another, and one right to use it from another.
 
 use std::fmt::Write;
+use std::sync::OnceLock;
 
 use ring::digest::{SHA256, digest};
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::error::{Error, Result};
 
 const REDIS_PORT: &str = "6379";
 
@@ -10,8 +15,31 @@ const REDIS_PORT: &str = "6379";
 /// connection is made, does not matter.
 pub fn of(address: &str, name: &str) -> String {
     let text = format!("{}\n{name}", place(address));
-    let hash = digest(&SHA256, text.as_bytes());
-    hash.as_ref().iter().fold(String::new(), |mut text, byte| {
+    hex(digest(&SHA256, text.as_bytes()).as_ref())
+}
+
+/// A digest of credentials, under a key that only this process has: it tells equal ones from others and
+/// nothing else. Fields are told apart by their lengths.
+pub fn of_credentials<'a>(fields: impl IntoIterator<Item = &'a str>) -> Result<String> {
+    static KEY: OnceLock<[u8; 32]> = OnceLock::new();
+    let key = if let Some(key) = KEY.get() {
+        key
+    } else {
+        let mut fresh = [0; 32];
+        let filled = SystemRandom::new().fill(&mut fresh);
+        filled.map_err(|_| Error::Refused("there are no random numbers here".to_owned()))?;
+        KEY.get_or_init(|| fresh)
+    };
+    let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));
+    for field in fields {
+        context.update(&(field.len() as u64).to_le_bytes());
+        context.update(field.as_bytes());
+    }
+    Ok(hex(context.sign().as_ref()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string never fails.
         let _ = write!(text, "{byte:02x}");
         text
@@ -93,5 +121,17 @@ mod tests {
         ids.sort();
         ids.dedup();
         assert_eq!(ids.len(), places.len());
+    }
+
+    #[test]
+    fn credentials_are_equal_field_by_field_and_never_shown() {
+        let of = |fields: &[&str]| of_credentials(fields.iter().copied()).unwrap();
+        assert_eq!(of(&["user", "sesame"]), of(&["user", "sesame"]));
+        let others: [&[&str]; 4] =
+            [&["user", "other"], &["use", "rsesame"], &["usersesame"], &["user", "sesame", ""]];
+        for other in others {
+            assert_ne!(of(&["user", "sesame"]), of(other), "{other:?}");
+        }
+        assert!(!of(&["user", "sesame"]).contains("sesame"));
     }
 }

@@ -5,11 +5,24 @@ use aes::cipher::{BlockCipher, BlockDecryptMut, KeyIvInit};
 use md5::{Digest, Md5};
 use pem::Pem;
 use pkcs8::EncryptedPrivateKeyInfo;
+use pkcs8::pkcs5::EncryptionScheme;
+use pkcs8::pkcs5::pbes2::Kdf;
 use rsa::RsaPrivateKey;
 use rsa::pkcs1::DecodeRsaPrivateKey;
 use rsa::pkcs8::DecodePrivateKey;
+use rsa::traits::{PrivateKeyParts, PublicKeyParts};
 
 use crate::secret::Secret;
+
+/// Longer than any key that somebody waits for.
+const LONGEST: usize = 64 << 10;
+/// Bits of the largest key that encrypts a block in reasonable time.
+const LARGEST: usize = 16 << 10;
+/// What deriving a key from a passphrase may cost: tools take a hundredth of it. The text of a key
+/// says how much it wants, and comes from outside.
+const MOST_ROUNDS: u32 = 10_000_000;
+const MOST_SCRYPT_MEMORY: u64 = 64 << 20;
+const MOST_SCRYPT_LANES: u16 = 16;
 
 const NEEDS_PASSPHRASE: &str =
     "the private key is protected by a passphrase: set JFS_RSA_PASSPHRASE to it";
@@ -17,6 +30,9 @@ const WRONG_PASSPHRASE: &str = "the passphrase of the private key is wrong";
 
 /// Reads a key. A passphrase for a key that needs none is not looked at.
 pub fn parse(text: &Secret, passphrase: &Secret) -> Result<RsaPrivateKey, String> {
+    if text.expose().len() > LONGEST {
+        return Err(format!("the private key is longer than {LONGEST} bytes"));
+    }
     // What is wrong with the text is not said: it could show some of it.
     let pem = pem::parse(text.expose()).map_err(|_| "the private key is not PEM".to_owned())?;
     let given = || match passphrase.expose() {
@@ -26,6 +42,7 @@ pub fn parse(text: &Secret, passphrase: &Secret) -> Result<RsaPrivateKey, String
     if pem.tag() == "ENCRYPTED PRIVATE KEY" {
         let sealed = EncryptedPrivateKeyInfo::try_from(pem.contents())
             .map_err(|error| format!("the private key does not decode: {error}"))?;
+        check_cost(&sealed.encryption_algorithm)?;
         let plain = sealed.decrypt(given()?).map_err(|error| match error {
             pkcs8::Error::EncryptedPrivateKey(cause) if is_foreign(&cause) => {
                 format!("the private key is protected in a way that is not supported: {cause}")
@@ -48,8 +65,25 @@ fn decode(der: &[u8]) -> Result<RsaPrivateKey, String> {
     let key = RsaPrivateKey::from_pkcs1_der(der)
         .or_else(|_| RsaPrivateKey::from_pkcs8_der(der))
         .map_err(|_| "the private key is no RSA key".to_owned())?;
+    if key.size() * 8 > LARGEST || key.primes().len() != 2 {
+        return Err(format!("the private key has more than {LARGEST} bits or than two primes"));
+    }
     key.validate().map_err(|error| format!("the private key is not valid: {error}"))?;
     Ok(key)
+}
+
+/// Refuses a key whose protection takes hours or all memory to open.
+fn check_cost(scheme: &EncryptionScheme<'_>) -> Result<(), String> {
+    let Some(parameters) = scheme.pbes2() else { return Ok(()) };
+    let is_cheap = match &parameters.kdf {
+        Kdf::Pbkdf2(kdf) => kdf.iteration_count <= MOST_ROUNDS,
+        Kdf::Scrypt(kdf) => {
+            let memory = kdf.cost_parameter.saturating_mul(128 * u64::from(kdf.block_size));
+            memory <= MOST_SCRYPT_MEMORY && kdf.parallelization <= MOST_SCRYPT_LANES
+        }
+        _ => false,
+    };
+    is_cheap.then_some(()).ok_or_else(|| "the private key is too expensive to open".to_owned())
 }
 
 /// Whether it is the way of protection, and not the passphrase, that failed.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use super::tls::Trust;
 use crate::error::{Error, Result};
+use crate::tls::TlsFiles;
 
 pub const DEFAULT_REGION: &str = "us-east-1";
 const OSS_DEFAULT_REGION: &str = "cn-hangzhou";
@@ -38,7 +38,7 @@ pub struct Address {
     pub path_style: bool,
     /// Whether bodies are checked by their `Crc32c`.
     pub checksum: bool,
-    pub trust: Trust,
+    pub tls: TlsFiles,
 }
 
 /// Looks up a variable of the environment; one that is empty is not there.
@@ -85,7 +85,7 @@ impl Service {
             region: None,
             path_style: path_style(env),
             checksum: true,
-            trust: Trust::default(),
+            tls: TlsFiles::default(),
         };
         options(&url, &mut address)?;
         match self {
@@ -152,10 +152,10 @@ fn options(url: &Url, address: &mut Address) -> Result<()> {
         match name.as_ref() {
             "region" => address.region = Some(value.clone().into_owned()),
             "disable-checksum" => address.checksum = !flag()?,
-            "tls-insecure-skip-verify" => address.trust.skip_verify = flag()?,
-            "ca-certs" => address.trust.ca = file(),
-            "ssl-cert" => address.trust.cert = file(),
-            "ssl-key" => address.trust.key = file(),
+            "tls-insecure-skip-verify" => address.tls.skip_verify = flag()?,
+            "ca-certs" => address.tls.ca = file(),
+            "ssl-cert" => address.tls.cert = file(),
+            "ssl-key" => address.tls.key = file(),
             // Nothing to disable: no request here waits for a go-ahead.
             "disable-100-continue" => drop(flag()?),
             _ => return Err(bad(url, &format!("has an unknown option {name}"))),

@@ -19,6 +19,11 @@ use super::http;
 use super::proxy::Proxies;
 use crate::error::{Error, Result};
 use crate::object::Spec;
+use crate::policy::Policy;
+use crate::tls::{OptionNames, TlsFiles};
+
+/// How the address of a bucket names files of TLS.
+const OPTIONS: OptionNames = OptionNames { ca: "ca-certs", cert: "ssl-cert", key: "ssl-key" };
 
 /// Where the location of a bucket is asked for: the parts of AWS that do not know each other.
 const REGIONS: [&str; 2] = [DEFAULT_REGION, "cn-north-1"];
@@ -26,6 +31,9 @@ const REGIONS: [&str; 2] = [DEFAULT_REGION, "cn-north-1"];
 pub struct Connection {
     http: SharedHttpClient,
     source: Source,
+    /// For those who know the credentials of this machine. What the address of a bucket says about
+    /// trust and proxies is not for them: whoever wrote it would get to see the credentials.
+    providers: SharedHttpClient,
     instance_credentials: bool,
     client: OnceCell<(Client, String)>,
 }
@@ -34,10 +42,31 @@ impl Connection {
     pub fn new(service: Service, spec: &Spec, address: &Address, env: Lookup<'_>) -> Result<Self> {
         let base = address.endpoint.as_deref().unwrap_or("https://s3.amazonaws.com");
         let url = Url::parse(base).map_err(|error| Error::BadInput(format!("{base}: {error}")))?;
+        let policy = &spec.policy;
+        if let Some(host) = url.host_str() {
+            policy.check_host(host)?;
+        }
+        let source = Source::of(spec, service, env);
+        let tls = address.tls.config(OPTIONS, policy)?;
+        let http = http::client(&url, tls, Proxies::of_env(env), policy)?;
+        let providers = match &source {
+            Source::Platform => {
+                let own = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+                let open = Policy::unrestricted();
+                http::client(
+                    &url,
+                    TlsFiles::default().config(OPTIONS, &open)?,
+                    Proxies::of_env(&own),
+                    &open,
+                )?
+            }
+            Source::Given(_) | Source::Anonymous => http.clone(),
+        };
         Ok(Self {
-            http: http::client(&url, address.trust.config()?, Proxies::of_env(env))?,
-            source: Source::of(spec, service, env),
-            instance_credentials: spec.instance_credentials,
+            http,
+            source,
+            providers,
+            instance_credentials: spec.instance_credentials && policy.lends_identity(),
             client: OnceCell::new(),
         })
     }
@@ -103,7 +132,7 @@ impl Connection {
             .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
             .force_path_style(address.path_style);
         config.set_endpoint_url(address.endpoint.clone());
-        match self.source.provider(&self.http, region, self.instance_credentials) {
+        match self.source.provider(&self.providers, region, self.instance_credentials) {
             Some(provider) => config.credentials_provider(provider).build(),
             None => config.allow_no_auth().build(),
         }

@@ -67,7 +67,8 @@ impl Source {
             }
         }
         let is_set = |name: &&str| env(name).is_some();
-        if spec.instance_credentials || has_profile(env) || PLATFORM.iter().any(is_set) {
+        let is_there = spec.instance_credentials || has_profile(env) || PLATFORM.iter().any(is_set);
+        if is_there && spec.policy.lends_identity() {
             return Self::Platform;
         }
         Self::Anonymous

@@ -6,6 +6,11 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 
 use crate::error::Error;
 
+/// Letters of what a server says of itself that are told.
+const LONGEST_TEXT: usize = 400;
+/// Before the number that a server gave a request.
+const REQUEST: &str = "request ";
+
 /// A request that failed, by what the server or the connection said.
 pub struct Failure {
     /// The service's word for it, such as `NoSuchKey`; empty if it said none.
@@ -13,6 +18,8 @@ pub struct Failure {
     /// HTTP status, 0 if there was no answer.
     pub status: u16,
     cause: String,
+    /// Why the place must not be asked at all.
+    forbidden: Option<Error>,
 }
 
 impl Failure {
@@ -21,23 +28,48 @@ impl Failure {
         E: std::error::Error + ProvideErrorMetadata + RequestId + RequestIdExt + 'static,
     {
         let status = error.raw_response().map_or(0, |answer| answer.status().as_u16());
-        let code = error.code().unwrap_or_default().to_owned();
+        let code = short(error.code().unwrap_or_default());
         let SdkError::ServiceError(service) = error else {
-            return Self { code, status, cause: below(error) };
+            return Self { code, status, cause: below(error), forbidden: forbidden(error) };
         };
         let mut parts = Vec::new();
         if !code.is_empty() {
             parts.push(code.clone());
         }
-        parts.extend(service.err().message().map(str::to_owned));
+        parts.extend(service.err().message().map(short));
         parts.push(format!("status {status}"));
-        parts.extend(service.err().request_id().map(|id| format!("request {id}")));
-        Self { code, status, cause: parts.join(", ") }
+        parts.extend(service.err().request_id().map(|id| format!("{REQUEST}{}", short(id))));
+        Self { code, status, cause: parts.join(", "), forbidden: None }
     }
 
     pub fn into_error(self, place: &str, action: &'static str, key: &str) -> Error {
-        Error::Storage { place: place.to_owned(), action, key: key.to_owned(), cause: self.cause }
+        if let Some(error) = self.forbidden {
+            return error;
+        }
+        let (place, key, cause) = (place.to_owned(), key.to_owned(), self.cause);
+        match self.status {
+            401 | 403 => Error::Denied { place, action, key, cause },
+            _ => Error::Storage { place, action, key, cause },
+        }
     }
+}
+
+/// What a server said, without the number that it gave the request: the same each time.
+pub fn without_request(cause: &str) -> &str {
+    cause.rsplit_once(&format!(", {REQUEST}")).map_or(cause, |(said, _)| said)
+}
+
+/// What the policy says against the place, if that is why nothing was sent.
+fn forbidden<E>(error: &SdkError<E, HttpResponse>) -> Option<Error> {
+    let SdkError::DispatchFailure(failure) = error else { return None };
+    let source = std::error::Error::source(failure.as_connector_error()?)?;
+    source.downcast_ref::<Error>().cloned()
+}
+
+/// What a server says, in a line that fits into a log.
+fn short(text: &str) -> String {
+    let line = text.chars().take(LONGEST_TEXT);
+    line.map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
 /// The causes of an error that is not the server's, without the request: that has the signature.
@@ -69,4 +101,18 @@ pub fn causes(error: &dyn std::error::Error) -> String {
         next = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_without_its_request_is_the_same_each_time() {
+        assert_eq!(
+            without_request("AccessDenied, no, status 403, request 1A"),
+            "AccessDenied, no, status 403"
+        );
+        assert_eq!(without_request("timed out"), "timed out");
+    }
 }

@@ -15,23 +15,37 @@ use aws_smithy_types::body::SdkBody;
 use http::header::{CONTENT_TYPE, PROXY_AUTHORIZATION};
 use http::{Response, StatusCode, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::HttpConnector as TcpConnector;
 use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
+use tokio::sync::Semaphore;
 
+use super::bounds::Bound;
 use super::proxy::{Proxies, Proxy};
-use super::via::Via;
+use super::via::{Resolver, TcpConnector, Via};
+use crate::descriptors;
 use crate::error::{Error, Result};
+use crate::policy::Policy;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Below what load balancers in front of stores allow, so that they are rarely the first to close.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 
+/// Headers of an answer; S3 has a dozen or two, and as many of the user's own.
+const MAX_HEADERS: usize = 128;
+
+/// Bytes of an answer before its body, and of the body that are taken at once.
+const MAX_HEAD: usize = 256 << 10;
+
 /// A client for requests to `url` and whatever else is asked with its credentials.
-pub fn client(url: &url::Url, tls: ClientConfig, proxies: Proxies) -> Result<SharedHttpClient> {
-    let mut tcp = TcpConnector::new();
+pub fn client(
+    url: &url::Url,
+    tls: ClientConfig,
+    proxies: Proxies,
+    policy: &Arc<Policy>,
+) -> Result<SharedHttpClient> {
+    let mut tcp = TcpConnector::new_with_resolver(Resolver(Arc::clone(policy)));
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -42,12 +56,25 @@ pub fn client(url: &url::Url, tls: ClientConfig, proxies: Proxies) -> Result<Sha
         .map_err(|error| Error::BadInput(format!("address of the bucket: {error}")))?;
     proxies.of(&uri).map_err(Error::BadInput)?;
     let proxies = Arc::new(proxies);
-    let via = Via { tls: secured(tcp.clone(), tls.clone()), tcp, proxies: Arc::clone(&proxies) };
+    let via = Via {
+        tls: secured(tcp.clone(), tls.clone()),
+        tcp,
+        proxies: Arc::clone(&proxies),
+        policy: Arc::clone(policy),
+    };
+    let connections = descriptors::connections();
     let client = Client::builder(TokioExecutor::new())
         .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_max_idle_per_host(connections)
         .pool_timer(TokioTimer::new())
+        .http1_max_headers(MAX_HEADERS)
+        .http1_max_buf_size(MAX_HEAD)
         .build(secured(via, tls));
-    let pool = SharedHttpConnector::new(Pool { client, proxies });
+    let pool = SharedHttpConnector::new(Pool {
+        client,
+        proxies,
+        turns: Arc::new(Semaphore::new(connections)),
+    });
     Ok(http_client_fn(move |_, _| pool.clone()))
 }
 
@@ -63,6 +90,8 @@ fn secured<C>(inner: C, tls: ClientConfig) -> HttpsConnector<C> {
 struct Pool {
     client: Client<HttpsConnector<Via>, SdkBody>,
     proxies: Arc<Proxies>,
+    /// For as many as may be on their way: each has a connection until its answer has ended.
+    turns: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Pool {
@@ -91,13 +120,18 @@ impl HttpConnector for Pool {
         if let Some(authorization) = proxy.as_ref().and_then(Proxy::authorization) {
             request.headers_mut().insert(PROXY_AUTHORIZATION, authorization.clone());
         }
-        let answer = self.client.request(request);
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let (client, turns) = (self.client.clone(), Arc::clone(&self.turns));
         HttpConnectorFuture::new(async move {
-            let answer = answer.await.map_err(|error| failure(&error))?;
+            // Never closed, so an error cannot be.
+            let turn = turns.acquire_owned().await.ok();
+            let answer = client.request(request).await.map_err(|error| failure(&error))?;
             if let Some(proxy) = proxy.filter(|_| is_of_proxy(&answer)) {
                 let what = format!("through {proxy}: {}", answer.status());
                 return Err(ConnectorError::io(what.into()));
             }
+            let answer =
+                Bound::of(&method, &uri, &answer).bind(answer, turn).map_err(ConnectorError::io)?;
             HttpResponse::try_from(answer.map(SdkBody::from_body_1_x))
                 .map_err(|error| ConnectorError::other(error.into(), None))
         })
@@ -119,6 +153,9 @@ fn is_of_proxy<B>(answer: &Response<B>) -> bool {
 
 /// Says what went wrong at the bottom: the layers above it only say that something did.
 fn failure(error: &ClientError) -> ConnectorError {
+    if let Some(forbidden @ Error::Forbidden(_)) = bottom(error).downcast_ref() {
+        return ConnectorError::user(forbidden.clone().into());
+    }
     let what = if error.is_connect() { "cannot connect: " } else { "" };
     ConnectorError::io(format!("{what}{}", bottom(error)).into())
 }

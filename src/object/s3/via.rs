@@ -4,6 +4,7 @@
 //! and what comes then is for the host alone.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,7 +12,8 @@ use std::task::{Context, Poll};
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector as TcpConnector};
+use hyper_util::client::legacy::connect::dns::Name;
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower::Service;
@@ -19,9 +21,33 @@ use tower::Service;
 use super::http::bottom;
 use super::proxy::{Proxies, Proxy};
 use super::tunnel;
+use crate::policy::Policy;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+pub type TcpConnector = HttpConnector<Resolver>;
+
+/// Names become the addresses that a connection may be made to.
+#[derive(Clone)]
+pub struct Resolver(pub Arc<Policy>);
+
+impl Service<Name> for Resolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = Cause;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Cause>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Cause>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let policy = Arc::clone(&self.0);
+        Box::pin(async move {
+            let found = policy.addresses(name.as_str(), 0).await;
+            Ok(found?.into_iter())
+        })
+    }
+}
 
 /// Makes the connection for a request; TLS to its host is for whoever uses that.
 #[derive(Clone)]
@@ -30,6 +56,8 @@ pub struct Via {
     /// A proxy may want TLS of its own.
     pub tls: HttpsConnector<TcpConnector>,
     pub proxies: Arc<Proxies>,
+    /// Asked about hosts that are addresses: those are not resolved.
+    pub policy: Arc<Policy>,
 }
 
 /// A connection to a host or to a proxy.
@@ -49,8 +77,13 @@ impl Service<Uri> for Via {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        match self.proxies.of(&uri) {
-            Err(why) => Box::pin(std::future::ready(Err(why.into()))),
+        let way = self.proxies.of(&uri).map_err(Cause::from).and_then(|proxy| {
+            let next = proxy.map_or(&uri, Proxy::uri);
+            let may = self.policy.check_host(next.host().unwrap_or_default());
+            may.map(|()| proxy).map_err(Cause::from)
+        });
+        match way {
+            Err(why) => Box::pin(std::future::ready(Err(why))),
             Ok(None) => {
                 let connecting = self.tcp.call(uri);
                 Box::pin(async move {

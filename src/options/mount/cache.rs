@@ -18,7 +18,7 @@ const SMALLEST_BUFFER: u64 = 32 << 20;
 /// A cache that is not on disk.
 const MEMORY: &str = "memory";
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Data cache")]
 pub struct CacheArgs {
     /// Memory for data being read and written, in MiB unless it says otherwise
@@ -76,6 +76,9 @@ pub struct CacheArgs {
     /// Drop blocks that were not used for so long; 0 for never
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
     pub cache_expire: Duration,
+    /// Size of the whole cache, where `cache_size` is only the share of this volume
+    #[arg(skip)]
+    pub whole_size: Option<u64>,
 }
 
 /// A value and the word that was said for it.
@@ -132,6 +135,7 @@ impl CacheArgs {
             cache_partial_only: self.cache_partial_only,
             cache_large_write: self.cache_large_write,
             writeback,
+            verify: storage.verify_reads,
             read_only,
         }
     }
@@ -144,7 +148,7 @@ impl CacheArgs {
         #[allow(clippy::cast_possible_truncation, reason = "a ratio needs few digits")]
         let free_ratio = self.free_space_ratio as f32;
         Ok(Some(CacheOptions {
-            size: self.cache_size,
+            size: self.whole_size.unwrap_or(self.cache_size),
             items: self.cache_items,
             free_ratio,
             mode: self.cache_mode,

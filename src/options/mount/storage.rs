@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use super::warnings::Warnings;
+use crate::chunk::Verify;
 use crate::meta::record::Setting;
 use crate::options::durations::parse_duration;
 use crate::options::sizes::parse_mbps;
@@ -34,7 +35,7 @@ pub struct StorageArgs {
     /// How long an upload of an object may take
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
     pub put_timeout: Duration,
-    /// How often a failed request is tried again
+    /// How often a failed request is tried again at least, for the sum of as many squares of seconds
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub io_retries: u32,
     /// Uploads at the same time
@@ -55,6 +56,10 @@ pub struct StorageArgs {
     /// Download limit in Mbps [default: the volume's own]
     #[arg(long, value_name = "RATE", value_parser = parse_mbps)]
     pub download_limit: Option<i64>,
+    /// Which blocks are read whole, to compare them with their checksum, though only a part is wanted:
+    /// all, cheap (up to 1 MiB) or none
+    #[arg(long, value_name = "WHICH", default_value = "cheap", value_parser = parse_verify)]
+    pub verify_reads: Verify,
     /// Test the storage before mounting
     #[arg(long)]
     pub check_storage: bool,
@@ -112,6 +117,10 @@ impl StorageArgs {
 /// No limit of this client's own if it is 0.
 fn rate(mbps: Option<i64>) -> Option<u64> {
     mbps.and_then(|mbps| u64::try_from(mbps).ok()).filter(|mbps| *mbps > 0)
+}
+
+fn parse_verify(text: &str) -> anyhow::Result<Verify> {
+    Ok(text.parse()?)
 }
 
 fn absolute(dir: &str) -> anyhow::Result<String> {

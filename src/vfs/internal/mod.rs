@@ -18,6 +18,7 @@ use nix::fcntl::OFlag;
 use prometheus::Registry;
 use serde_json::Value;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -28,7 +29,7 @@ pub use virtual_file::Virtual;
 
 use super::Content;
 use super::notices::Notices;
-use crate::chunk::Store;
+use crate::chunk::{Budget, Store};
 use crate::error::{Error, Result};
 use crate::meta::op::open::writes;
 use crate::meta::record::Attr;
@@ -38,6 +39,11 @@ use nodes::{Node, Nodes};
 
 /// How long the end of a mount waits for a step of what was asked for.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// Handles of `.control` at the same time. Each tool has one.
+const CONVERSATIONS: usize = 64;
+/// Requests that are worked on at the same time; others wait.
+const TURNS: usize = 16;
 
 /// What the virtual files are made of.
 pub struct Parts {
@@ -55,6 +61,22 @@ pub struct Parts {
     /// Every name begins with `.jfs`.
     pub prefix: bool,
     pub notices: Arc<Notices>,
+    /// For what is said and asked.
+    pub memory: Arc<Budget>,
+    /// Which of them there are.
+    pub shown: Shown,
+}
+
+/// Which virtual files a mount has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Shown {
+    /// Those of JuiceFS, with all that its tools can know.
+    #[default]
+    All,
+    /// The same, and in them nothing but what concerns this mount.
+    Own,
+    /// None.
+    Nothing,
 }
 
 /// The virtual files of one mount.
@@ -64,6 +86,7 @@ pub struct Internal {
     registries: Vec<Registry>,
     config: Value,
     log: Arc<AccessLog>,
+    shown: Shown,
     /// Ends work that goes on in the background, with the mount.
     _stop: DropGuard,
 }
@@ -77,6 +100,11 @@ struct Work {
     store: Arc<Store>,
     notices: Arc<Notices>,
     runtime: Handle,
+    memory: Arc<Budget>,
+    /// How many more may ask.
+    conversations: Arc<Semaphore>,
+    /// How many more requests may be under way.
+    turns: Arc<Semaphore>,
     /// What was asked for and goes on.
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -85,17 +113,33 @@ struct Work {
 impl Internal {
     /// Must be called within the runtime that is to do the work.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let Parts { root, meta, content, store, registries, config, log, prefix, notices } = parts;
+        let Parts { root, meta, content, store, registries, config, log, prefix, .. } = parts;
+        let Parts { notices, memory, shown, .. } = parts;
         let stop = CancellationToken::new();
         let runtime = Handle::current();
         let tasks = TaskTracker::new();
-        let work = Work { root, meta, content, store, notices, runtime, tasks, stop: stop.clone() };
+        let conversations = Arc::new(Semaphore::new(CONVERSATIONS));
+        let turns = Arc::new(Semaphore::new(TURNS));
+        let work = Work {
+            root,
+            meta,
+            content,
+            store,
+            notices,
+            runtime,
+            memory,
+            conversations,
+            turns,
+            tasks,
+            stop: stop.clone(),
+        };
         let internal = Self {
             nodes: Nodes::new(prefix),
             work: Arc::new(work),
             registries,
             config,
             log,
+            shown,
             _stop: stop.drop_guard(),
         };
         Arc::new(internal)
@@ -103,23 +147,26 @@ impl Internal {
 
     /// The virtual file of that name. `.control` is in every directory.
     pub fn find(&self, dir: Ino, name: &[u8]) -> Option<(Ino, Attr)> {
-        let node = self.nodes.named(name)?;
+        let node = self.named(name)?;
         (dir == self.work.root || node == Node::Control).then(|| (node.ino(), self.attr_of(node)))
     }
 
     /// None if it is not the number of a virtual file.
     pub fn attr(&self, ino: Ino) -> Option<Attr> {
-        Node::numbered(ino).map(|node| self.attr_of(node))
+        self.numbered(ino).map(|node| self.attr_of(node))
     }
 
     /// Whether the name can't be made, removed or renamed. The trash is among them, where it shows.
     pub fn is_reserved(&self, dir: Ino, name: &[u8]) -> bool {
         let is_trash = || self.trash_name().is_some_and(|trash| trash.as_bytes() == name);
-        dir == self.work.root && (self.nodes.named(name).is_some() || is_trash())
+        dir == self.work.root && (self.named(name).is_some() || is_trash())
     }
 
     /// What a listing of the root shows first, without the trash. `.control` is not among them.
     pub fn listed(&self) -> Vec<(Name, Ino, Attr)> {
+        if self.shown == Shown::Nothing {
+            return Vec::new();
+        }
         let listed = [Node::AccessLog, Node::Stats, Node::Config];
         listed.map(|node| (self.nodes.name(node), node.ino(), self.attr_of(node))).into()
     }
@@ -131,20 +178,20 @@ impl Internal {
 
     /// Opens a virtual file. What it does for the caller, it does with the caller's rights.
     pub fn open(self: &Arc<Self>, caller: &Caller, ino: Ino, flags: OFlag) -> Result<Virtual> {
-        let node = Node::numbered(ino).ok_or(Error::NotFound)?;
+        let node = self.numbered(ino).ok_or(Error::NotFound)?;
         if node != Node::Control && writes(flags) {
             return Err(Error::AccessDenied);
         }
         Ok(match node {
-            Node::AccessLog => Virtual::log(self.log.open()),
+            Node::AccessLog => Virtual::log(self.log.open(&self.work.memory)?),
             Node::Control => {
-                Virtual::control(Conversation::new(Arc::clone(&self.work), caller.clone()))
+                Virtual::control(Conversation::new(Arc::clone(&self.work), caller.clone())?)
             }
             Node::Stats => {
                 let figures: Vec<_> = self.registries.iter().flat_map(Registry::gather).collect();
-                Virtual::text(stats::render(&figures))
+                Virtual::text(stats::render(&figures), &self.work.memory)?
             }
-            Node::Config => Virtual::text(self.config_text()),
+            Node::Config => Virtual::text(self.config_text(), &self.work.memory)?,
         })
     }
 
@@ -167,12 +214,20 @@ impl Internal {
         }
     }
 
+    fn named(&self, name: &[u8]) -> Option<Node> {
+        self.nodes.named(name).filter(|_| self.shown != Shown::Nothing)
+    }
+
+    fn numbered(&self, ino: Ino) -> Option<Node> {
+        Node::numbered(ino).filter(|_| self.shown != Shown::Nothing)
+    }
+
     fn attr_of(&self, node: Node) -> Attr {
         let length = if node == Node::Config { self.config_text().len() } else { 0 };
         self.nodes.attr(node, length as u64)
     }
 
     fn config_text(&self) -> Vec<u8> {
-        config::render(&self.config, &self.work.meta.facts().setting())
+        config::render(&self.config, &self.work.meta.facts().setting(), self.shown)
     }
 }

@@ -90,7 +90,7 @@ impl Nodes {
     }
 
     fn prefixed(&self, name: &str) -> Name {
-        Name::stored(format!("{}{name}", self.prefix))
+        Name::unchecked(format!("{}{name}", self.prefix))
     }
 }
 

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::access_log::LogReader;
 use super::control::Conversation;
+use crate::chunk::{Budget, Reserved};
 use crate::error::{Error, Result};
 
 /// A handle of a virtual file. Dropping it ends what it started.
@@ -11,14 +12,21 @@ pub struct Virtual(Kind);
 
 enum Kind {
     /// As it was when it was opened.
-    Text(Bytes),
+    Text(Text),
     Log(LogReader),
     Control(Conversation),
 }
 
+struct Text {
+    bytes: Bytes,
+    /// What they lie in.
+    _room: Reserved,
+}
+
 impl Virtual {
-    pub(super) fn text(text: Vec<u8>) -> Self {
-        Self(Kind::Text(text.into()))
+    pub(super) fn text(text: Vec<u8>, memory: &Budget) -> Result<Self> {
+        let room = memory.try_reserve(text.len()).ok_or(Error::NoMemory(text.len()))?;
+        Ok(Self(Kind::Text(Text { bytes: text.into(), _room: room })))
     }
 
     pub(super) fn log(reader: LogReader) -> Self {
@@ -34,7 +42,7 @@ impl Virtual {
     pub async fn read(&self, off: u64, len: u32) -> Result<Bytes> {
         let len = len as usize;
         match &self.0 {
-            Kind::Text(text) => Ok(part(text, off, len)),
+            Kind::Text(text) => Ok(part(&text.bytes, off, len)),
             Kind::Log(reader) => Ok(reader.read(len).await),
             Kind::Control(conversation) => conversation.read(off, len),
         }

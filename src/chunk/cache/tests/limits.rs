@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use crate::chunk::Budget;
 use crate::chunk::cache::shelf::write_pending;
 
 const SIZE: u32 = 10_000;
@@ -250,4 +251,23 @@ async fn a_cache_of_no_size_keeps_nothing() {
     let scene = Scene::new(|options| options.size = 0).await;
     scene.volume.put(block(1, 10), body(block(1, 10)));
     assert_eq!(scene.read(block(1, 10), 0..10).await, None);
+}
+
+#[tokio::test]
+async fn blocks_in_memory_are_counted_in_a_budget_and_take_a_part_of_it() {
+    let budget = Budget::new(8 << 20);
+    let counted = Arc::clone(&budget);
+    let scene = Scene::new(|options| {
+        options.dirs.clear();
+        options.memory = Some(counted);
+    })
+    .await;
+    assert_eq!(budget.used(), 1 << 20);
+    for slice in 1..100 {
+        let block = block(slice, 100_000);
+        scene.volume.put(block, body(block));
+    }
+    assert!(scene.volume.usage().bytes <= 1 << 20);
+    drop(scene);
+    assert_eq!(budget.used(), 0);
 }

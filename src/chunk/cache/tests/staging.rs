@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
+use crate::chunk::cache::scan::LEFT_BEHIND;
 use crate::error::Error;
 
 #[tokio::test]
@@ -59,4 +60,28 @@ async fn a_cache_in_memory_stages_nothing() {
     assert!(scene.volume.stage(block, &body(block), 0).await.is_err());
     scene.volume.put(block, body(block));
     assert_eq!(scene.volume.read_now(block, 1..9), Some(body(block).slice(1..9)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_killed_process_was_staging_goes_after_a_while() {
+    let scene = Scene::new(|_| ()).await;
+    let staged = block(1, 10);
+    scene.volume.stage(staged, &body(staged), 0).await.unwrap();
+    let folder = scene.staged_path(staged).parent().unwrap().to_owned();
+    let (ours, theirs) = (folder.join("2_0_5.0123456789abcdef.tmp"), folder.join("3_0_5.tmp"));
+    let reopened = scene.reopen(|_| {
+        fs::write(&ours, "123").unwrap();
+        fs::write(&theirs, "123").unwrap();
+    });
+    let scene = reopened.await;
+    scene.scanned().await;
+    assert!(ours.exists() && theirs.exists(), "somebody may be writing them");
+    let old = std::time::SystemTime::now() - 2 * LEFT_BEHIND;
+    fs::File::open(&ours).unwrap().set_modified(old).unwrap();
+    tokio::time::sleep(2 * LEFT_BEHIND).await;
+    while ours.exists() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert!(theirs.exists(), "it is young");
+    assert_eq!(scene.volume.staged().await, [(staged, 0)]);
 }

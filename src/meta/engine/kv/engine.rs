@@ -40,28 +40,26 @@ impl KvEngine {
         let mut scan = Scan::prefix(prefix.clone()).limit(limit);
         match cursor {
             Cursor::Start => {}
-            Cursor::After(name) => scan = scan.after(&StoreKey::Entry(dir, name.clone()).encode()),
-            Cursor::End => return Ok(EntryPage { entries: Vec::new(), next: Cursor::End }),
+            Cursor::After(name) => {
+                let name = Name::unchecked(name.clone());
+                scan = scan.after(&StoreKey::Entry(dir, name).encode());
+            }
+            Cursor::End => return Ok(EntryPage::end()),
             Cursor::Scan(_) => {
                 return Err(Error::bad_input("a listing in name order has no scan position"));
             }
         }
         let pairs = self.store.scan(&scan).await?;
         let is_last = pairs.len() < limit;
-        let mut entries = Vec::with_capacity(pairs.len());
+        let mut page = EntryPage::end();
         for (key, value) in pairs {
-            let name = Name::stored(Bytes::from(key).slice(prefix.len()..));
-            let entry = Entry::decode(&value)
-                .map_err(|error| Error::damaged(format!("entry {name:?} of inode {dir}"), error))?;
-            entries.push((name, entry));
+            let name = Bytes::from(key).slice(prefix.len()..);
+            if !is_last {
+                page.next = Cursor::After(name.clone());
+            }
+            page.add(name, Entry::decode(&value).ok());
         }
-        let next = match entries.last() {
-            Some((name, _)) if !is_last => Cursor::After(name.clone()),
-            _ => Cursor::End,
-        };
-        // Nobody could look up, let alone remove, an entry without a name.
-        entries.retain(|(name, _)| !name.as_bytes().is_empty());
-        Ok(EntryPage { entries, next })
+        Ok(page)
     }
 }
 

@@ -269,3 +269,22 @@ fn values_cut_short_are_damaged_not_guessed() {
         assert!(matches!(error, Some(Error::Damaged { .. })), "{error:?}");
     }
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_are_a_key_or_a_value_or_none(head in "[A-Z]{0,2}", raw: Vec<u8>) {
+        let raw = [head.as_bytes(), &raw].concat();
+        if let Some(key) = StoreKey::decode(&raw) {
+            assert_eq!(StoreKey::decode(&key.encode()), Some(key));
+        }
+        if let Ok(locks) = values::decode_flocks(&raw) {
+            assert!(locks.len() <= raw.len());
+        }
+        if let Ok(locks) = values::decode_plocks(&raw) {
+            assert!(locks.len() <= raw.len());
+        }
+        let raw = Bytes::from(raw);
+        let _ = values::decode_number(Some(&raw));
+        let _ = values::decode_time(Some(&raw));
+    }
+}

@@ -226,11 +226,11 @@ fn decode_node(mut raw: &[u8]) -> Option<StoreKey> {
     let kind = raw.get_u8();
     match kind {
         b'I' => exactly(raw, 0, |_| StoreKey::Attr(node)),
-        b'D' => Some(StoreKey::Entry(node, Name::stored(raw.to_vec()))),
+        b'D' => Some(StoreKey::Entry(node, Name::unchecked(raw.to_vec()))),
         b'P' => exactly(raw, 8, |r| StoreKey::Parent { ino: node, parent: ino(r) }),
         b'C' => exactly(raw, 4, |r| StoreKey::Chunk(node, r.get_u32())),
         b'S' => exactly(raw, 0, |_| StoreKey::Symlink(node)),
-        b'X' => Some(StoreKey::Xattr(node, Name::stored(raw.to_vec()))),
+        b'X' => Some(StoreKey::Xattr(node, Name::unchecked(raw.to_vec()))),
         _ => None,
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::super::address::{Env, masked};
 use super::query::{self, Query};
 use crate::error::{Error, Result};
+use crate::tls::TlsFiles;
 
 const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
@@ -29,13 +30,10 @@ pub(super) enum Topology {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct TlsFiles {
-    pub ca: Option<PathBuf>,
-    pub cert: Option<PathBuf>,
-    pub key: Option<PathBuf>,
+pub(super) struct Tls {
+    pub files: TlsFiles,
     /// The name the certificate must bear, instead of the host's.
     pub server_name: Option<String>,
-    pub skip_verify: bool,
 }
 
 /// A user name and a password; has no `Debug`, so that it cannot be logged.
@@ -54,7 +52,7 @@ pub(super) struct Address {
     pub login: Login,
     pub sentinel_login: Login,
     pub db: u32,
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<Tls>,
     /// For a connection to be made and greeted.
     pub dial_timeout: Duration,
     /// For an answer; none = wait for ever.

@@ -31,6 +31,15 @@ pub(super) struct Batch {
     guards: Program,
     changes: Program,
     reports: usize,
+    /// Fields of hashes that are guarded together.
+    guarded: Vec<Fields>,
+}
+
+/// Fields of the hash with this index, and which argument is the first of them.
+struct Fields {
+    index: usize,
+    first: usize,
+    names: Vec<Bytes>,
 }
 
 /// Instructions, and what they need besides.
@@ -81,6 +90,37 @@ impl Batch {
         }
     }
 
+    /// The values are these.
+    pub fn guard_values(&mut self, values: &[(&str, &Bytes)]) {
+        for some in values.chunks(MOST_ARGS) {
+            let mut args = self.known(some.iter().map(|(key, _)| *key));
+            compare(&mut args, some.iter().map(|(_, raw)| *raw));
+            self.guards.push(b'G', 1, args);
+        }
+    }
+
+    /// There are no such values.
+    pub fn guard_absence(&mut self, keys: &[&str]) {
+        for some in keys.chunks(MOST_ARGS) {
+            let args = self.known(some.iter().copied());
+            self.guards.push(b'g', 1, args);
+        }
+    }
+
+    /// The fields of a hash are these.
+    pub fn guard_fields(&mut self, key: &str, fields: &[(&Bytes, &Bytes)]) {
+        for some in fields.chunks(MOST_ARGS) {
+            let fields: Vec<Bytes> = some.iter().map(|(field, _)| (*field).clone()).collect();
+            let mut args = vec![some.len().to_string().into()];
+            args.extend(fields.iter().cloned());
+            compare(&mut args, some.iter().map(|(_, raw)| *raw));
+            // After the program and the number of them.
+            let (index, first) = (self.index(key), self.guards.args.len() + 3);
+            self.guarded.push(Fields { index, first, names: fields });
+            self.guard(b'B', key, args);
+        }
+    }
+
     pub fn guard_field(&mut self, key: &str, field: &Bytes, raw: Option<&Bytes>) {
         match raw {
             Some(raw) => self.guard(b'F', key, [field.clone(), raw.clone()]),
@@ -121,6 +161,51 @@ impl Batch {
         args: impl IntoIterator<Item = Bytes>,
     ) {
         self.command(b'C', kind, name, key, args);
+    }
+
+    /// Removes fields of a hash. Those that a guard names, in its order, are not sent again.
+    pub fn delete_fields(&mut self, key: &str, fields: &[Bytes]) {
+        let index = self.index(key);
+        for some in fields.chunks(MOST_ARGS) {
+            let mut guarded = self.guarded.iter();
+            if let Some(known) = guarded.find(|it| it.index == index && it.names == some) {
+                let place = [known.first.to_string().into(), some.len().to_string().into()];
+                self.changes.push(b'A', index, place);
+                self.written[index - 1] = true;
+            } else {
+                self.call(Kind::Hash, "HDEL", key, some.iter().cloned());
+            }
+        }
+    }
+
+    /// Removes keys, whatever they hold.
+    pub fn delete_all(&mut self, keys: &[String]) {
+        // Those that guards name follow each other, and so do those that are named here first.
+        let (known, new): (Vec<&str>, Vec<&str>) =
+            keys.iter().map(String::as_str).partition(|key| self.indexes.contains_key(*key));
+        for some in known.chunks(MOST_ARGS).chain(new.chunks(MOST_ARGS)) {
+            let indexes: Vec<usize> = some.iter().map(|key| self.index(key)).collect();
+            self.changes.push(b'Z', 1, named(&indexes));
+        }
+    }
+
+    /// Writes values, whatever was there.
+    pub fn set_all(&mut self, values: &[(String, Bytes)]) {
+        for some in values.chunks(MOST_ARGS) {
+            let indexes: Vec<usize> = some.iter().map(|(key, _)| self.index(key)).collect();
+            let mut args = named(&indexes);
+            args.extend(some.iter().map(|(_, value)| value.clone()));
+            self.changes.push(b'Y', 1, args);
+        }
+    }
+
+    /// Arguments that name keys whose type is known from here on.
+    fn known<'k>(&mut self, keys: impl Iterator<Item = &'k str>) -> Vec<Bytes> {
+        let indexes: Vec<usize> = keys.map(|key| self.index(key)).collect();
+        for index in &indexes {
+            self.checked[index - 1] = true;
+        }
+        named(&indexes)
     }
 
     /// As [`Batch::call`]; its result is among those of the outcome.
@@ -286,6 +371,36 @@ impl Outcome {
             Some(_) => None,
             None => Fault::of(value),
         }
+    }
+}
+
+/// Arguments that name keys: how many and each, or how many less than none and the first of those
+/// that follow each other.
+fn named(indexes: &[usize]) -> Vec<Bytes> {
+    let follow = indexes.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+    let mut args = Vec::with_capacity(2 * indexes.len() + 1);
+    match indexes.first() {
+        Some(first) if follow => args
+            .extend([Bytes::from(format!("-{}", indexes.len())), Bytes::from(first.to_string())]),
+        _ => {
+            args.push(indexes.len().to_string().into());
+            args.extend(indexes.iter().map(|index| Bytes::from(index.to_string())));
+        }
+    }
+    args
+}
+
+/// Arguments that tell what values must be: their length and all of them joined, or, if they are of
+/// several lengths, 0 and each.
+fn compare<'b>(args: &mut Vec<Bytes>, values: impl Iterator<Item = &'b Bytes> + Clone) {
+    let length = values.clone().next().map_or(0, Bytes::len);
+    if length > 0 && values.clone().all(|value| value.len() == length) {
+        let mut joined = BytesMut::with_capacity(length * values.size_hint().0);
+        values.for_each(|value| joined.extend_from_slice(value));
+        args.extend([Bytes::from(length.to_string()), joined.freeze()]);
+    } else {
+        args.push(Bytes::from_static(b"0"));
+        args.extend(values.cloned());
     }
 }
 

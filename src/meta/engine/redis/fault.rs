@@ -4,6 +4,9 @@ use redis::Value;
 
 use crate::error::Error;
 
+/// Letters of an error that are told; a server that means it says less.
+const LONGEST: usize = 1000;
+
 /// What a server error asks of the caller. All but [`Advice::GiveUp`] say that the command was
 /// surely not carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +35,8 @@ impl Fault {
             Some(details) => format!("{} {details}", error.code()),
             None => error.code().to_owned(),
         };
-        Some(Self::from_text(&text))
+        let shown: String = text.chars().take(LONGEST).collect();
+        Some(Self::from_text(&shown))
     }
 
     /// Servers before 7 wrap what a script's command answered:
@@ -54,6 +58,11 @@ impl Fault {
 
     pub fn code(&self) -> &str {
         &self.code
+    }
+
+    /// Whether the server has no memory for what was to be written.
+    pub fn is_want_of_memory(&self) -> bool {
+        self.code == "OOM"
     }
 
     pub fn advice(&self) -> Advice {

@@ -4,7 +4,7 @@ use redis::Pipeline;
 
 use super::fault::{Fault, engine, unreachable};
 use super::link::Link;
-use super::{reply, script};
+use super::{reply, route, script};
 use crate::error::Result;
 
 /// Oldest server with all commands that are used.
@@ -38,7 +38,10 @@ pub(super) async fn check_server(place: &str, link: &Link) -> Result<()> {
         tracing::warn!(place, "the server does not answer INFO: {}", fault.text());
         return Ok(());
     }
-    let raw = reply::bytes(value, "INFO")?.unwrap_or_default();
+    let Ok(raw) = reply::bytes(value, "INFO") else {
+        return Err(route::odd(place, &link.endpoint));
+    };
+    let raw = raw.unwrap_or_default();
     let text = String::from_utf8_lossy(&raw);
     let field = |name: &str| {
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)

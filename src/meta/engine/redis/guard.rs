@@ -56,6 +56,74 @@ pub(super) enum Guard {
     },
 }
 
+/// From this many on, values are compared by one command.
+const MANY: usize = 8;
+
+/// Values and fields that are there, and values that are not, if there are many of them: one command
+/// compares them all.
+struct Many<'a> {
+    values: Vec<(&'a str, &'a Bytes)>,
+    absent: Vec<&'a str>,
+    fields: HashMap<&'a str, Vec<(&'a Bytes, &'a Bytes)>>,
+}
+
+impl<'a> Many<'a> {
+    fn among(guards: &'a [Guard]) -> Self {
+        let (mut values, mut absent) = (Vec::new(), Vec::new());
+        let mut fields: HashMap<&str, Vec<_>> = HashMap::new();
+        for guard in guards {
+            match guard {
+                Guard::Value { key, raw: Some(raw) } | Guard::Attr { key, raw: Some(raw) } => {
+                    values.push((key.as_str(), raw));
+                }
+                Guard::Value { key, raw: None } | Guard::Attr { key, raw: None } => {
+                    absent.push(key.as_str());
+                }
+                Guard::Field { key, field, raw: Some(raw) }
+                | Guard::Entry { key, field, raw: Some(raw) } => {
+                    fields.entry(key).or_default().push((field, raw));
+                }
+                _ => {}
+            }
+        }
+        if values.len() < MANY {
+            values.clear();
+        }
+        if absent.len() < MANY {
+            absent.clear();
+        }
+        fields.retain(|_, fields| fields.len() >= MANY);
+        Self { values, absent, fields }
+    }
+
+    fn holds(&self, guard: &Guard) -> bool {
+        match guard {
+            Guard::Value { raw: Some(_), .. } | Guard::Attr { raw: Some(_), .. } => {
+                !self.values.is_empty()
+            }
+            Guard::Value { raw: None, .. } | Guard::Attr { raw: None, .. } => {
+                !self.absent.is_empty()
+            }
+            Guard::Field { key, raw: Some(_), .. } | Guard::Entry { key, raw: Some(_), .. } => {
+                self.fields.contains_key(key.as_str())
+            }
+            _ => false,
+        }
+    }
+
+    fn add(&self, batch: &mut Batch) {
+        if !self.values.is_empty() {
+            batch.guard_values(&self.values);
+        }
+        if !self.absent.is_empty() {
+            batch.guard_absence(&self.absent);
+        }
+        for (key, fields) in &self.fields {
+            batch.guard_fields(key, fields);
+        }
+    }
+}
+
 /// Adds the guards of a plan. A chunk must be as it was read; if the plan replaces its first
 /// records, only those must be.
 pub(super) fn add(
@@ -71,7 +139,9 @@ pub(super) fn add(
             replaced.insert(names.chunk(*ino, *index), *count);
         }
     }
-    for guard in guards {
+    let many = Many::among(guards);
+    many.add(batch);
+    for guard in guards.iter().filter(|guard| !many.holds(guard)) {
         match guard {
             Guard::Value { key, raw } | Guard::Attr { key, raw } => {
                 batch.guard_value(key, raw.as_ref());

@@ -19,10 +19,13 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::queue::{Answer, Queue, Silence, Ticket};
-use super::socket::{Socket, Stream};
+use super::socket::{Socket, Stream, Turn};
 
 /// Requests on their way; more wait for their turn.
 const MOST: usize = 1024;
+
+/// So many bytes to be sent wait for no more: the server can begin with them while others plan.
+const PLENTY: usize = 16 << 10;
 
 pub(super) struct Line {
     /// Whom errors name.
@@ -128,13 +131,21 @@ impl Line {
                 rest.socket = Some(socket);
                 break;
             }
-            if let Err(cause) = sense.and(done) {
-                desk.socket = Some(socket);
-                let cause = format!("lost the connection to {}: {cause}", self.peer);
-                self.end(&mut desk, cause, &mut rest);
-                break;
+            let turn = match sense.and(done) {
+                Ok(turn) => turn,
+                Err(cause) => {
+                    desk.socket = Some(socket);
+                    let cause = format!("lost the connection to {}: {cause}", self.peer);
+                    self.end(&mut desk, cause, &mut rest);
+                    break;
+                }
+            };
+            if turn == Turn::More {
+                // Others on this thread have their turn first; then one of those who wait.
+                desk.due = true;
+                rest.wakes.extend(desk.queue.first());
             }
-            if !desk.again {
+            if turn == Turn::More || !desk.again {
                 desk.socket = Some(socket);
                 self.end_if_orphaned(&mut desk, &mut rest);
                 break;
@@ -212,7 +223,7 @@ impl Future for Waiting<'_> {
                     Err(silence) => return Poll::Ready(Err(silence)),
                 };
                 self.state = Progress::Asked(ticket);
-                if !desk.queue.is_alone() {
+                if !desk.queue.is_alone() && desk.out.len() < PLENTY {
                     // Others are on the move as well: those that can run now get to put their
                     // commands into the same write.
                     if !std::mem::replace(&mut desk.due, true) {

@@ -1,5 +1,6 @@
 //! Links: connections to servers, dialed, logged in, and watched for answers that do not come.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -15,10 +16,13 @@ use super::line::Line;
 use super::queue::Answer;
 use super::socket::Stream;
 use crate::error::{Error, Result};
+use crate::policy::Policy;
 
 /// How to reach servers of one address.
 pub(super) struct Dialer {
     pub place: Arc<str>,
+    /// Asked about every server, also those that others tell of.
+    pub policy: Arc<Policy>,
     pub tls: Option<TlsConnector>,
     pub server_name: Option<String>,
     pub dial_timeout: Duration,
@@ -60,7 +64,8 @@ impl Dialer {
 
     async fn greet(&self, endpoint: &Endpoint, login: &Login) -> Result<Link> {
         let failed = |error: String| unreachable(&self.place, format!("{endpoint}: {error}"));
-        let stream = self.connect(endpoint).await.map_err(&failed)?;
+        let addresses = self.addresses(endpoint).await?;
+        let stream = self.connect(endpoint, &addresses).await.map_err(&failed)?;
         let link = Link::new(endpoint.clone(), stream, self.answer_timeout);
         if let Some(password) = &login.password {
             let mut hello = redis::cmd("AUTH");
@@ -86,15 +91,37 @@ impl Dialer {
         Ok(link)
     }
 
-    async fn connect(&self, endpoint: &Endpoint) -> Result<Stream, String> {
-        let (host, port) = match endpoint {
+    /// Where the server may be looked for.
+    async fn addresses(&self, endpoint: &Endpoint) -> Result<Vec<SocketAddr>> {
+        match endpoint {
+            Endpoint::Unix(path) => {
+                self.policy.check_local("metaurl", path)?;
+                Ok(Vec::new())
+            }
+            Endpoint::Tcp { host, port } => {
+                self.policy.addresses(host, *port).await.map_err(|error| match error {
+                    Error::Unreachable { cause, .. } => {
+                        unreachable(&self.place, format!("{endpoint}: {cause}"))
+                    }
+                    other => other,
+                })
+            }
+        }
+    }
+
+    async fn connect(
+        &self,
+        endpoint: &Endpoint,
+        addresses: &[SocketAddr],
+    ) -> Result<Stream, String> {
+        let host = match endpoint {
             Endpoint::Unix(path) => {
                 let stream = UnixStream::connect(path).await.map_err(|e| e.to_string())?;
                 return Ok(Box::new(stream));
             }
-            Endpoint::Tcp { host, port } => (host.as_str(), *port),
+            Endpoint::Tcp { host, .. } => host.as_str(),
         };
-        let stream = TcpStream::connect((host, port)).await.map_err(|e| e.to_string())?;
+        let stream = TcpStream::connect(addresses).await.map_err(|e| e.to_string())?;
         stream.set_nodelay(true).map_err(|e| e.to_string())?;
         let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
         let name = self.server_name.as_deref().unwrap_or(host);

@@ -9,8 +9,8 @@ use super::RedisEngine;
 use super::reply;
 use super::volume::SCAN_STEP;
 use crate::error::{Error, Result};
+use crate::meta::Ino;
 use crate::meta::record::{CHUNK_SIZE, Entry};
-use crate::meta::{Ino, Name};
 
 /// Keys asked for at once.
 const PROBES: u64 = 4096;
@@ -26,9 +26,9 @@ impl RedisEngine {
         let position = match cursor {
             Cursor::Start => 0,
             Cursor::Scan(position) => *position,
-            Cursor::End => return Ok(EntryPage { entries: Vec::new(), next: Cursor::End }),
-            Cursor::After(name) => {
-                return Err(Error::bad_input(format!("a listing goes on by position, not {name}")));
+            Cursor::End => return Ok(EntryPage::end()),
+            Cursor::After(_) => {
+                return Err(Error::bad_input("a listing goes on by position, not by name"));
             }
         };
         let key = self.names.entries(dir);
@@ -37,17 +37,17 @@ impl RedisEngine {
         let (next, items) = self.wire.ask_one(cmd).await?.page(&key)?;
 
         let mut seen = HashSet::with_capacity(items.len() / 2);
-        let mut entries = Vec::with_capacity(items.len() / 2);
+        let mut page = EntryPage::end();
         let mut items = items.into_iter();
         while let (Some(name), Some(raw)) = (items.next(), items.next()) {
-            // Nothing can be done with an entry without a name.
-            if name.is_empty() || !seen.insert(name.clone()) {
-                continue;
+            if seen.insert(name.clone()) {
+                page.add(name, Entry::decode(&raw).ok());
             }
-            entries.push((Name::stored(name), reply::at(&key, Entry::decode(&raw))?));
         }
-        let next = if next == 0 { Cursor::End } else { Cursor::Scan(next) };
-        Ok(EntryPage { entries, next })
+        if next != 0 {
+            page.next = Cursor::Scan(next);
+        }
+        Ok(page)
     }
 
     /// Asks for each chunk that the length allows, or looks through all keys if those are fewer.
@@ -73,6 +73,54 @@ impl RedisEngine {
                 }
             }
             first += PROBES;
+        }
+        Ok(found)
+    }
+
+    /// As [`RedisEngine::existing_chunks`] for small files: one command asks for the same chunk of all
+    /// of them, and only if some have it, one for each.
+    pub(super) async fn existing_chunks_of(&self, files: &[(Ino, u64)]) -> Result<Vec<Vec<u32>>> {
+        let counts: Vec<u64> =
+            files.iter().map(|(_, length)| length.div_ceil(CHUNK_SIZE)).collect();
+        let most = counts.iter().copied().max().unwrap_or(0);
+        let mut found = vec![Vec::new(); files.len()];
+        let mut rounds = Vec::new();
+        let mut pipe = Pipeline::new();
+        for index in (0..most).filter_map(|index| u32::try_from(index).ok()) {
+            let asked: Vec<usize> =
+                (0..files.len()).filter(|at| counts[*at] > u64::from(index)).collect();
+            pipe.cmd("EXISTS");
+            for at in &asked {
+                pipe.arg(self.names.chunk(files[*at].0, index));
+            }
+            rounds.push((index, asked));
+        }
+        let mut replies = self.wire.ask(&pipe).await?;
+        let mut unclear = Vec::new();
+        for (index, asked) in rounds {
+            let count = replies.int("EXISTS")?;
+            if count == i64::try_from(asked.len()).unwrap_or(i64::MAX) {
+                for at in asked {
+                    found[at].push(index);
+                }
+            } else if count != 0 {
+                unclear.extend(asked.into_iter().map(|at| (at, index)));
+            }
+        }
+        let mut pipe = Pipeline::with_capacity(unclear.len());
+        for (at, index) in &unclear {
+            pipe.cmd("EXISTS").arg(self.names.chunk(files[*at].0, *index));
+        }
+        if !unclear.is_empty() {
+            let mut replies = self.wire.ask(&pipe).await?;
+            for (at, index) in unclear {
+                if replies.int("EXISTS")? != 0 {
+                    found[at].push(index);
+                }
+            }
+        }
+        for chunks in &mut found {
+            chunks.sort_unstable();
         }
         Ok(found)
     }

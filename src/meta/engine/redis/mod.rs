@@ -12,6 +12,7 @@ mod changelog;
 mod counter;
 mod fault;
 mod garbage;
+mod gather;
 mod greeting;
 mod guard;
 mod limits;
@@ -32,7 +33,6 @@ mod script;
 mod session;
 mod socket;
 mod stats;
-mod tls;
 mod txn;
 mod volume;
 mod wire;
@@ -58,6 +58,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::meta::record::{AclRule, Attr, Counter, DirStat, Quota, QuotaKey, SliceSize};
 use crate::meta::{Ino, Sid};
+use crate::policy::Policy;
 
 /// One volume in one Redis database, or in one slot of a cluster.
 pub struct RedisEngine {
@@ -69,7 +70,12 @@ pub struct RedisEngine {
 /// Connects to the server that `url` names: `redis://`, `rediss://` or `unix://`, one server, one
 /// behind sentinels, or a cluster. Passwords that it does not give come from `env`.
 pub async fn connect(url: &str, env: Env<'_>) -> Result<RedisEngine> {
-    let wire = Wire::open(Address::parse(url, env)?).await?;
+    connect_under(url, env, &Policy::unrestricted()).await
+}
+
+/// As [`connect`], as far as `policy` lets it: files, and the addresses of all servers.
+pub async fn connect_under(url: &str, env: Env<'_>, policy: &Arc<Policy>) -> Result<RedisEngine> {
+    let wire = Wire::open(Address::parse(url, env)?, policy).await?;
     let names = Names::new(wire.prefix().to_owned());
     let (wire, names, recent) = (Arc::new(wire), Arc::new(names), Arc::new(Recent::new()));
     Ok(RedisEngine { wire, names, recent })
@@ -108,7 +114,7 @@ impl Engine for RedisEngine {
             usage_in_commit: true,
             entry_needs_node: false,
             // What the Go client unlinks at once: a script holds up everyone else.
-            batch: 250,
+            batch: 500,
             sorted: false,
             refuses_empty_xattr: false,
         }
@@ -156,6 +162,10 @@ impl Engine for RedisEngine {
 
     async fn chunk_indexes(&self, ino: Ino, length: u64) -> Result<Vec<u32>> {
         self.existing_chunks(ino, length).await
+    }
+
+    async fn chunk_indexes_of(&self, files: &[(Ino, u64)]) -> Result<Vec<Vec<u32>>> {
+        self.existing_chunks_of(files).await
     }
 
     async fn put_session(&self, sid: Sid, expire: i64, info: &[u8]) -> Result<()> {

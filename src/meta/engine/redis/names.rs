@@ -40,8 +40,29 @@ impl Names {
         format!("{}{name}", self.prefix)
     }
 
+    /// The names of a node's records are made by the million when trees go, so not by `format!`.
+    fn numbered(&self, letter: char, ino: Ino) -> String {
+        let mut digits = [0; 20];
+        let mut first = digits.len();
+        let mut left = ino.0;
+        loop {
+            first -= 1;
+            // Less than ten.
+            digits[first] = b'0' + (left % 10) as u8;
+            left /= 10;
+            if left == 0 {
+                break;
+            }
+        }
+        let mut name = String::with_capacity(self.prefix.len() + 1 + digits.len() - first);
+        name.push_str(&self.prefix);
+        name.push(letter);
+        name.extend(digits[first..].iter().map(|digit| char::from(*digit)));
+        name
+    }
+
     pub fn attr(&self, ino: Ino) -> String {
-        format!("{}i{ino}", self.prefix)
+        self.numbered('i', ino)
     }
 
     /// What comes before the inode in [`Names::attr`].
@@ -50,11 +71,11 @@ impl Names {
     }
 
     pub fn entries(&self, dir: Ino) -> String {
-        format!("{}d{dir}", self.prefix)
+        self.numbered('d', dir)
     }
 
     pub fn parents(&self, ino: Ino) -> String {
-        format!("{}p{ino}", self.prefix)
+        self.numbered('p', ino)
     }
 
     pub fn chunk(&self, ino: Ino, index: u32) -> String {
@@ -67,11 +88,11 @@ impl Names {
     }
 
     pub fn symlink(&self, ino: Ino) -> String {
-        format!("{}s{ino}", self.prefix)
+        self.numbered('s', ino)
     }
 
     pub fn xattrs(&self, ino: Ino) -> String {
-        format!("{}x{ino}", self.prefix)
+        self.numbered('x', ino)
     }
 
     pub fn flocks(&self, ino: Ino) -> String {
@@ -282,6 +303,9 @@ mod tests {
     fn keys_and_fields_are_spelled_as_juicefs_spells_them() {
         let plain = Names::default();
         assert_eq!(plain.attr(Ino::TRASH), "i9223372032828243968");
+        assert_eq!(plain.attr(Ino(u64::MAX)), format!("i{}", u64::MAX));
+        assert_eq!(plain.entries(Ino(0)), "d0");
+        assert_eq!(plain.xattrs(Ino(1000)), "x1000");
         assert_eq!(plain.chunk(Ino(3), 0), "c3_0");
         assert_eq!(plain.counter(Counter::NextInode), "nextinode");
         assert_eq!(plain.counter(Counter::NextTrash), "nextTrash");

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::address::TlsFiles;
+use super::address::Tls;
+use crate::tls::TlsFiles;
 
 /// Accepted because addresses in use carry them; one multiplexed connection that reads from the
 /// server in charge has no use for them.
@@ -37,7 +38,7 @@ pub(super) struct Query {
 
 pub(super) struct Options {
     pub db: Option<u32>,
-    pub tls: TlsFiles,
+    pub tls: Tls,
     pub dial_timeout: Duration,
     pub answer_timeout: Option<Duration>,
     pub min_backoff: Duration,
@@ -74,12 +75,14 @@ impl Query {
         self.duration("write-timeout", Duration::from_secs(5))?;
         Ok(Options {
             db,
-            tls: TlsFiles {
-                ca: self.text("tls-ca-cert-file").map(Into::into),
-                cert: self.text("tls-cert-file").map(Into::into),
-                key: self.text("tls-key-file").map(Into::into),
+            tls: Tls {
+                files: TlsFiles {
+                    ca: self.text("tls-ca-cert-file").map(Into::into),
+                    cert: self.text("tls-cert-file").map(Into::into),
+                    key: self.text("tls-key-file").map(Into::into),
+                    skip_verify,
+                },
                 server_name: self.text("tls-server-name"),
-                skip_verify,
             },
             dial_timeout: self.positive("dial-timeout", Duration::from_secs(5))?,
             answer_timeout,

@@ -6,6 +6,8 @@ use std::task::Waker;
 use redis::Value;
 use tokio::time::Instant;
 
+use super::resp::LARGEST;
+
 /// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Silence {
@@ -17,6 +19,17 @@ pub(super) enum Silence {
 
 /// The values that all commands of a request were answered with.
 pub(super) type Answer = Result<Vec<Value>, Silence>;
+
+/// What one command was answered with.
+pub(super) struct Reply {
+    pub value: Value,
+    /// How long it was on the wire.
+    pub bytes: usize,
+}
+
+/// Bytes of answers that nobody has taken yet. Who waits takes them in a moment, so there are never
+/// many, unless a server sends more than anybody can take.
+const MOST_HELD: usize = 4 * LARGEST;
 
 /// A request's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +51,15 @@ pub(super) struct Queue {
     handed: u64,
     /// Bytes that may have reached the server.
     sent: u64,
+    /// Bytes of the values in the slots.
+    held: usize,
 }
 
 struct Slot {
     state: State,
     values: Vec<Value>,
+    /// How long the values were on the wire.
+    bytes: usize,
     wanted: usize,
     /// Where the request's bytes begin.
     start: u64,
@@ -63,6 +80,7 @@ impl Queue {
         let slot = Slot {
             state: State::Waiting(waker),
             values: Vec::with_capacity(wanted),
+            bytes: 0,
             wanted,
             start: self.asked,
             since: Instant::now(),
@@ -94,7 +112,7 @@ impl Queue {
             return None;
         }
         let State::Answered(answer) = std::mem::replace(state, State::Free) else { return None };
-        self.free.push(index);
+        self.vacate(index);
         Some(answer)
     }
 
@@ -148,16 +166,21 @@ impl Queue {
     /// answered. `me` needs no waking. An error means that the connection makes no sense any more.
     pub fn answer(
         &mut self,
-        values: &mut Vec<Value>,
+        replies: &mut Vec<Reply>,
         me: Ticket,
         wakes: &mut Vec<Waker>,
     ) -> (usize, Result<(), String>) {
         let mut answered = 0;
-        for value in values.drain(..) {
+        for Reply { value, bytes } in replies.drain(..) {
             let Some(&index) = self.order.front() else {
                 return (answered, Err("an answer without a question".to_owned()));
             };
+            self.held += bytes;
+            if self.held > MOST_HELD {
+                return (answered, Err(format!("more than {MOST_HELD} bytes of answers wait")));
+            }
             let slot = &mut self.slots[index];
+            slot.bytes += bytes;
             let early = slot.start >= self.sent;
             match &value {
                 // Before it hangs up on a client that it does not want, a server says why.
@@ -202,8 +225,14 @@ impl Queue {
             }
         } else {
             *state = State::Free;
-            self.free.push(index);
+            self.vacate(index);
         }
+    }
+
+    /// A slot has nothing in it any more.
+    fn vacate(&mut self, index: usize) {
+        self.held -= std::mem::take(&mut self.slots[index].bytes);
+        self.free.push(index);
     }
 }
 

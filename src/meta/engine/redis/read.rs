@@ -25,12 +25,29 @@ pub(super) struct Question<'a> {
     names: &'a Names,
     keys: &'a [Key],
     bundled: bool,
+    /// The directory whose entries are asked for by one command.
+    listed: Option<Ino>,
 }
 
 impl<'a> Question<'a> {
     pub fn new(names: &'a Names, keys: &'a [Key]) -> Self {
         let attrs = keys.iter().filter(|key| matches!(key, Key::Attr(_))).count();
-        Self { names, keys, bundled: attrs >= MANY }
+        let mut dirs = keys.iter().filter_map(|key| match key {
+            Key::Entry(dir, _) => Some(*dir),
+            _ => None,
+        });
+        let first = dirs.next();
+        let listed = first.filter(|first| dirs.filter(|dir| dir == first).count() >= MANY);
+        Self { names, keys, bundled: attrs >= MANY, listed }
+    }
+
+    /// Whether the key is asked for together with others.
+    fn is_bundled(&self, key: &Key) -> bool {
+        match key {
+            Key::Attr(_) => self.bundled,
+            Key::Entry(dir, _) => self.listed == Some(*dir),
+            _ => false,
+        }
     }
 
     pub fn commands(&self) -> Pipeline {
@@ -43,8 +60,18 @@ impl<'a> Question<'a> {
                 }
             }
         }
+        if let Some(dir) = self.listed {
+            pipe.cmd("HMGET").arg(self.names.entries(dir));
+            for key in self.keys {
+                if let Key::Entry(of, name) = key
+                    && *of == dir
+                {
+                    pipe.arg(name.as_bytes());
+                }
+            }
+        }
         for key in self.keys {
-            if !(self.bundled && matches!(key, Key::Attr(_))) {
+            if !self.is_bundled(key) {
                 ask(&mut pipe, self.names, key);
             }
         }
@@ -59,6 +86,11 @@ impl<'a> Question<'a> {
     ) -> Result<Vec<Record>> {
         let mut attrs =
             if self.bundled { replies.options("MGET")? } else { Vec::new() }.into_iter();
+        let mut entries = match self.listed {
+            Some(dir) => replies.options(&self.names.entries(dir))?,
+            None => Vec::new(),
+        }
+        .into_iter();
         let mut records = Vec::with_capacity(self.keys.len());
         for key in self.keys {
             let mut note = |guard| {
@@ -69,6 +101,12 @@ impl<'a> Question<'a> {
             let record = match key {
                 Key::Attr(ino) if self.bundled => {
                     attr(self.names.attr(*ino), attrs.next().flatten(), &mut note)?
+                }
+                Key::Entry(dir, name) if self.is_bundled(key) => {
+                    let (at, field) = (self.names.entries(*dir), raw_name(name));
+                    let raw = entries.next().flatten();
+                    note(Guard::Entry { key: at, field, raw: raw.clone() });
+                    Record::Entry(raw.map(|raw| entry(self.names, *dir, &raw)).transpose()?)
                 }
                 _ => answer(self.names, key, &mut replies, &mut note)?,
             };
@@ -219,7 +257,9 @@ fn answer(names: &Names, key: &Key, replies: &mut Replies, note: Note<'_>) -> Re
         }
         Key::Xattrs(ino) => {
             let (_, pairs) = hash(replies, names.xattrs(*ino), note)?;
-            Record::Xattrs(pairs.into_iter().map(|(name, raw)| (Name::stored(name), raw)).collect())
+            Record::Xattrs(
+                pairs.into_iter().map(|(name, raw)| (Name::unchecked(name), raw)).collect(),
+            )
         }
         Key::Parents(ino) => {
             let (key, pairs) = hash(replies, names.parents(*ino), note)?;

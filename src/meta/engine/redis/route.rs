@@ -15,6 +15,13 @@ use super::link::{Dialer, Link};
 use super::reply;
 use crate::error::{Error, Result};
 
+/// Bytes of a host's name.
+const LONGEST_HOST: usize = 255;
+
+/// Nodes of a cluster that are asked beside those of the address. All are asked at once, and a server
+/// may tell of any number.
+const REMEMBERED: usize = 32;
+
 /// Connects to the server in charge. Cluster nodes that others tell of are added to `known`, so
 /// that the cluster is found again when those of the address are gone.
 pub(super) async fn open(
@@ -35,7 +42,9 @@ pub(super) async fn open(
             all.extend(told.into_iter().filter(|node| !nodes.contains(node)));
             let asks = all.iter().map(|node| ask_node(dialer, address, prefix, node));
             let found = first_answer(asks, &address.place).await?;
-            *known.lock().unwrap_or_else(PoisonError::into_inner) = found.nodes;
+            let mut nodes = found.nodes;
+            nodes.truncate(REMEMBERED);
+            *known.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
             if found.link.endpoint == found.owner {
                 return Ok(found.link);
             }
@@ -62,13 +71,21 @@ async fn first_answer<T>(
     Err(failure)
 }
 
+/// What is told of a server that is no Redis.
+pub(super) fn odd(place: &str, endpoint: &Endpoint) -> Error {
+    engine(place, format!("{endpoint} does not answer as Redis does"))
+}
+
 /// Whether the server belongs to a cluster.
 pub(super) async fn is_cluster(place: &str, link: &Link) -> Result<bool> {
     let mut info = redis::cmd("CLUSTER");
     info.arg("INFO");
     match ask(link, info).await {
         Ok(value) => {
-            let text = reply::bytes(value, "CLUSTER INFO")?.unwrap_or_default();
+            let Ok(text) = reply::bytes(value, "CLUSTER INFO") else {
+                return Err(odd(place, &link.endpoint));
+            };
+            let text = text.unwrap_or_default();
             Ok(String::from_utf8_lossy(&text).contains("cluster_state:"))
         }
         Err(Trouble::Fault(fault)) if matches!(fault.code(), "NOAUTH" | "LOADING") => {
@@ -167,12 +184,15 @@ fn read_node(node: &Value, asked: &Endpoint) -> Option<Endpoint> {
     let host = reply::bytes(host.clone(), "cluster node").ok()?.unwrap_or_default();
     let host = match asked {
         Endpoint::Tcp { host: asked, .. } if host.is_empty() => asked.clone(),
-        _ => String::from_utf8(host.to_vec()).ok()?,
+        _ => String::from_utf8(host.to_vec()).ok().filter(|host| host.len() <= LONGEST_HOST)?,
     };
     Some(Endpoint::Tcp { host, port: u16::try_from(*port).ok()? })
 }
 
 fn tcp(host: &[u8], port: &[u8]) -> Result<Endpoint> {
+    if host.len() > LONGEST_HOST || port.len() > LONGEST_HOST {
+        return Err(Error::damaged("sentinel", "an address that is longer than any"));
+    }
     let text = |raw: &[u8]| String::from_utf8_lossy(raw).into_owned();
     let port = text(port)
         .parse()

@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
-use redis::Value;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::unconstrained;
 
-use super::resp::{self, Scan};
+use super::queue::Reply;
+use super::resp::{self, LARGEST, Scan};
 
 /// Room for what arrives: a page of a listing at once, or the answers of many.
 const ROOM: usize = 64 * 1024;
@@ -17,11 +17,23 @@ const ROOM: usize = 64 * 1024;
 /// Buffers above this are given back once they are empty.
 const KEEP: usize = 1024 * 1024;
 
+/// Bytes that are read in one turn: after these, others on the thread have theirs.
+const TURN: usize = 1024 * 1024;
+
 /// Any of the three kinds of stream.
 pub(super) type Stream = Box<dyn Io>;
 
 pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The bell rings when there is something to do.
+    Done,
+    /// There may be more to read: another turn is due.
+    More,
+}
 
 /// A stream with what is to be sent and what has arrived.
 pub(super) struct Socket {
@@ -72,29 +84,32 @@ impl Socket {
         }
     }
 
-    /// Reads and writes as much as can be done now; `bell` is woken when there is more to do. An
-    /// error ends the connection, but what was answered before it counts.
-    pub fn turn(&mut self, bell: &Waker, answers: &mut Vec<Value>) -> Result<(), String> {
+    /// Reads and writes as much as can be done now, within a limit; `bell` is woken when there is
+    /// more to do. An error ends the connection, but what was answered before it counts.
+    pub fn turn(&mut self, bell: &Waker, answers: &mut Vec<Reply>) -> Result<Turn, String> {
         let work = poll_fn(|cx| {
             // First of all: a server that has hung up gets nothing more, and what was not sent is
             // surely unsent.
-            Poll::Ready(self.receive(cx, answers).and_then(|()| self.send(cx)))
+            let received = self.receive(cx, answers);
+            Poll::Ready(received.and_then(|turn| self.send(cx).map(|()| turn)))
         });
-        // The work is that of all who wait, and bounded by what they asked. If the task that
-        // happens to do it were made to pause in the midst of it, they would wait with it.
+        // The work is that of all who wait. If the task that happens to do it were made to pause in
+        // the midst of it, they would wait with it.
         let work = pin!(unconstrained(work));
         match work.poll(&mut Context::from_waker(bell)) {
             Poll::Ready(done) => done,
-            Poll::Pending => Ok(()),
+            Poll::Pending => Ok(Turn::Done),
         }
     }
 
-    fn receive(&mut self, cx: &mut Context<'_>, answers: &mut Vec<Value>) -> Result<(), String> {
-        loop {
-            self.make_room();
-            let mut room = ReadBuf::new(&mut self.arrived[self.fresh.end..]);
+    fn receive(&mut self, cx: &mut Context<'_>, answers: &mut Vec<Reply>) -> Result<Turn, String> {
+        let mut received = 0;
+        while received < TURN {
+            self.make_room()?;
+            let end = self.arrived.len().min(self.fresh.end + TURN - received);
+            let mut room = ReadBuf::new(&mut self.arrived[self.fresh.end..end]);
             match Pin::new(&mut self.stream).poll_read(cx, &mut room) {
-                Poll::Pending => return Ok(()),
+                Poll::Pending => return Ok(Turn::Done),
                 Poll::Ready(Err(error)) => return Err(error.to_string()),
                 Poll::Ready(Ok(())) => {}
             }
@@ -103,17 +118,19 @@ impl Socket {
                 return Err("the server closed the connection".to_owned());
             }
             self.fresh.end += count;
-            self.read(answers)?;
+            received += count;
+            self.read(answers).map_err(|odd| format!("it does not answer as Redis does: {odd}"))?;
         }
+        Ok(Turn::More)
     }
 
-    fn read(&mut self, answers: &mut Vec<Value>) -> Result<(), String> {
+    fn read(&mut self, answers: &mut Vec<Reply>) -> Result<(), String> {
         loop {
             let raw = &self.arrived[self.fresh.clone()];
             let Some(end) = self.scan.end(raw)? else { return Ok(()) };
-            answers.push(resp::value(&raw[..end])?);
+            answers.push(Reply { value: resp::value(&raw[..end])?, bytes: end });
             self.fresh.start += end;
-            self.scan = Scan::new();
+            self.scan.restart();
             if self.fresh.is_empty() {
                 self.fresh = 0..0;
                 return Ok(());
@@ -121,18 +138,24 @@ impl Socket {
         }
     }
 
-    fn make_room(&mut self) {
+    /// The memory grows with what has arrived, never with what is announced, and an answer that
+    /// would need more than the largest has been refused before.
+    fn make_room(&mut self) -> Result<(), String> {
         if self.fresh.is_empty() && self.arrived.len() > KEEP {
             self.arrived = vec![0; ROOM];
         }
         if self.arrived.len() - self.fresh.end >= ROOM / 2 {
-            return;
+            return Ok(());
         }
         self.arrived.copy_within(self.fresh.clone(), 0);
         self.fresh = 0..self.fresh.len();
         if self.arrived.len() - self.fresh.end < ROOM / 2 {
-            self.arrived.resize(self.arrived.len() * 2, 0);
+            let larger = (self.arrived.len() * 2).min(LARGEST + 2 * ROOM);
+            let more = larger.saturating_sub(self.arrived.len());
+            self.arrived.try_reserve_exact(more).map_err(|_| "there is no memory for an answer")?;
+            self.arrived.resize(self.arrived.len() + more, 0);
         }
+        Ok(())
     }
 
     fn send(&mut self, cx: &mut Context<'_>) -> Result<(), String> {

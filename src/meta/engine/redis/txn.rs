@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use redis::Value;
 
 use super::super::{Change, CommitError, Key, Record, Txn};
@@ -15,6 +16,11 @@ use super::recent::Recent;
 use super::wire::{Failure, Repeat, Wire};
 use super::write::{self, Receipt};
 use crate::error::Result;
+use crate::meta::record::Entry;
+use crate::meta::{Ino, Name};
+
+/// Keys that are worth to be remembered as seen lately.
+const FEW: usize = 64;
 
 pub(super) struct RedisTxn {
     wire: Arc<Wire>,
@@ -39,7 +45,10 @@ impl Txn for RedisTxn {
         let replies = self.wire.ask(&question.commands()).await?;
         let before = self.guards.len();
         let records = question.answers(replies, Some(&mut self.guards))?;
-        self.recent.saw(&self.guards[before..]);
+        // What is read by the hundred is on its way out, and would displace what is in use.
+        if keys.len() <= FEW {
+            self.recent.saw(&self.guards[before..]);
+        }
         Ok(records)
     }
 
@@ -60,6 +69,16 @@ impl Txn for RedisTxn {
             .collect::<Option<Vec<Record>>>()?;
         self.guards.append(&mut guards);
         Some(records)
+    }
+
+    fn suppose_listed(&mut self, dir: Ino, listed: &[(Name, Entry)]) -> bool {
+        let key = self.names.entries(dir);
+        self.guards.extend(listed.iter().map(|(name, entry)| Guard::Entry {
+            key: key.clone(),
+            field: name.clone().into_bytes(),
+            raw: Some(Bytes::copy_from_slice(&entry.encode())),
+        }));
+        true
     }
 
     async fn commit(&mut self, changes: &[Change]) -> Result<Vec<i64>, CommitError> {
@@ -98,8 +117,17 @@ pub(super) async fn apply(
         Err(Failure::Lost(error)) => return Err(CommitError::Unknown(error)),
     };
     let value: Value = replies.value("").map_err(CommitError::Failed)?;
-    match Outcome::read(&value) {
-        Some(Outcome::Applied(results)) => Ok(results),
+    let outcome = Outcome::read(&value);
+    if let Some(Outcome::Failed { fault, .. }) = &outcome
+        && fault.is_want_of_memory()
+    {
+        wire.ran_full(fault);
+    }
+    match outcome {
+        Some(Outcome::Applied(results)) => {
+            wire.wrote();
+            Ok(results)
+        }
         Some(Outcome::Conflict(_)) => Err(CommitError::Conflict),
         Some(Outcome::Failed { fault, key, done: 0 }) => {
             Err(CommitError::Failed(fault.into_error(place, &key)))

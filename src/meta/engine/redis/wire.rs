@@ -9,14 +9,22 @@ use std::time::{Duration, Instant};
 
 use rand::RngExt;
 use redis::{Cmd, Pipeline, Value};
+use tokio_rustls::TlsConnector;
 
 use super::address::{Address, Endpoint, Topology};
 use super::fault::{Advice, Fault, unreachable};
 use super::link::{Dialer, Link};
 use super::queue::Silence;
 use super::reply::Replies;
-use super::{greeting, route, script, tls};
+use super::{greeting, route, script};
 use crate::error::{Error, Result};
+use crate::outage::{METADATA, Outage, Words};
+use crate::policy::Policy;
+use crate::tls::OptionNames;
+
+/// How an address names files of TLS.
+const TLS_OPTIONS: OptionNames =
+    OptionNames { ca: "tls-ca-cert-file", cert: "tls-cert-file", key: "tls-key-file" };
 
 /// How long a request is tried before the caller hears of it. Long enough for a restart or a
 /// failover, short enough for someone who waits in front of a file.
@@ -28,6 +36,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Tries that need no pause, such as after an idle connection was closed.
 const AT_ONCE: u32 = 2;
 
+/// Of a server that takes no more.
+const MEMORY: Words = Words {
+    fails: "the metadata server writes nothing, for want of memory",
+    works: "the metadata server writes again",
+};
+
 /// Why a request has no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -35,6 +49,14 @@ pub(super) enum Failure {
     Refused(Error),
     /// It was sent and the answer was lost.
     Lost(Error),
+}
+
+impl Failure {
+    fn error(&self) -> &Error {
+        match self {
+            Self::Refused(error) | Self::Lost(error) => error,
+        }
+    }
 }
 
 /// Whether a request may be carried out twice.
@@ -59,17 +81,28 @@ pub(super) struct Wire {
     dialing: tokio::sync::Mutex<Option<(Instant, Error)>>,
     round_trips: AtomicU64,
     closed: AtomicBool,
+    outage: Outage,
+    /// The server takes no more, for want of memory.
+    full: Outage,
 }
 
 impl Wire {
     /// Connects once, without retrying: who opens a volume wants to hear what is wrong.
-    pub async fn open(mut address: Address) -> Result<Self> {
+    pub async fn open(mut address: Address, policy: &Arc<Policy>) -> Result<Self> {
         let place: Arc<str> = address.place.as_str().into();
-        let connector = address.tls.as_ref().map(tls::connector).transpose();
+        let connector = address.tls.as_ref().map(|tls| tls.files.config(TLS_OPTIONS, policy));
         let dialer = Dialer {
             place: place.clone(),
+            policy: Arc::clone(policy),
             tls: connector
-                .map_err(|what| Error::bad_input(format!("metadata address {place}: {what}")))?,
+                .transpose()
+                .map_err(|error| match error {
+                    Error::BadInput(what) => {
+                        Error::bad_input(format!("metadata address {place}: {what}"))
+                    }
+                    other => other,
+                })?
+                .map(|config| TlsConnector::from(Arc::new(config))),
             server_name: address.tls.as_ref().and_then(|tls| tls.server_name.clone()),
             dial_timeout: address.dial_timeout,
             answer_timeout: address.answer_timeout,
@@ -97,6 +130,8 @@ impl Wire {
             dialing: tokio::sync::Mutex::new(None),
             round_trips: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            outage: Outage::new(METADATA),
+            full: Outage::new(MEMORY),
         };
         let link = match first {
             Some(link) => link,
@@ -179,25 +214,54 @@ impl Wire {
         let mut at_once = AT_ONCE;
         loop {
             let failure = match self.send_once(pipe, judge).await {
-                Ok(values) => return Ok(values),
+                Ok(values) => {
+                    self.outage.worked(&self.place);
+                    self.look_for_want_of_memory(&values);
+                    return Ok(values);
+                }
                 Err(Attempt::Again(_)) if at_once > 0 => {
                     at_once -= 1;
                     continue;
                 }
-                Err(Attempt::Final(failure)) => return Err(failure),
+                Err(Attempt::Final(failure)) => {
+                    self.outage.gave_up(failure.error());
+                    return Err(failure);
+                }
                 Err(Attempt::Again(failure) | Attempt::Failed(failure)) => failure,
             };
+            if self.closed.load(Ordering::Acquire) {
+                return Err(failure);
+            }
             if matches!(failure, Failure::Lost(_)) && repeat == Repeat::Never {
+                self.outage.failed(failure.error());
                 return Err(failure);
             }
-            if started.elapsed() + pause >= PATIENCE || self.closed.load(Ordering::Acquire) {
+            if started.elapsed() + pause >= PATIENCE {
+                self.outage.gave_up(failure.error());
                 return Err(failure);
             }
+            self.outage.failed(failure.error());
             // Clients that lost the same server do not come back in step.
             let share = rand::rng().random_range(0.5..1.0);
             tokio::time::sleep(pause.mul_f64(share)).await;
             pause = (pause * 2).min(self.address.max_backoff).min(LONGEST_PAUSE);
         }
+    }
+
+    fn look_for_want_of_memory(&self, values: &[Value]) {
+        if let Some(fault) = values.iter().filter_map(Fault::of).find(Fault::is_want_of_memory) {
+            self.ran_full(&fault);
+        }
+    }
+
+    /// The server refused to write for want of memory.
+    pub fn ran_full(&self, fault: &Fault) {
+        self.full.gave_up(&format!("{}: {}", self.place, fault.text()));
+    }
+
+    /// The server has written something.
+    pub fn wrote(&self) {
+        self.full.worked(&self.place);
     }
 
     async fn send_once(&self, pipe: &Pipeline, judge: Judge) -> Result<Vec<Value>, Attempt> {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::super::Change;
 use super::batch::{Batch, Kind, MOST_ARGS};
+use super::gather::Gathered;
 use super::names::{self, Names};
 use crate::meta::record::chunk::{self, SLICE_LEN};
 use crate::meta::record::{Counter, DirStat, QuotaKey, Slice, SliceSize, delayed, lock};
@@ -24,12 +25,21 @@ pub(super) enum Receipt {
 pub(super) fn add(batch: &mut Batch, changes: &[Change], names: &Names) -> Vec<Receipt> {
     // Counters go first: theirs are the only commands that can fail on a value of the right type,
     // and nothing is applied yet then.
-    for change in changes {
-        if let Change::AddUsage { space, inodes } = change {
-            add_usage(batch, names, *space, *inodes);
-        }
-    }
-    changes.iter().map(|change| add_one(batch, change, names)).collect()
+    let used = changes.iter().fold((0, 0), |sum: (i64, i64), change| match change {
+        Change::AddUsage { space, inodes } => (sum.0 + space, sum.1 + inodes),
+        _ => sum,
+    });
+    add_usage(batch, names, used.0, used.1);
+    let Some(gathered) = Gathered::among(changes, names) else {
+        return changes.iter().map(|change| add_one(batch, change, names)).collect();
+    };
+    let rest = |change| match change {
+        change if Gathered::has(change) => Receipt::Nothing,
+        change => add_one(batch, change, names),
+    };
+    let receipts = changes.iter().map(rest).collect();
+    gathered.add(batch, names);
+    receipts
 }
 
 #[expect(clippy::too_many_lines, reason = "one arm per change")]

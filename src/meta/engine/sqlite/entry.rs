@@ -1,5 +1,6 @@
 //! Entries: table `jfs_edge`. Parents of a node are the entries that point to it.
 
+use bytes::Bytes;
 use rusqlite::params;
 
 use super::db::Db;
@@ -55,17 +56,19 @@ pub fn list(db: &Db, dir: Ino, cursor: &Cursor, limit: usize) -> Outcome<EntryPa
     let limit = limit.max(1);
     let after = match cursor {
         Cursor::Start | Cursor::Scan(_) => None,
-        Cursor::After(name) => Some(name),
-        Cursor::End => return Ok(EntryPage { entries: Vec::new(), next: Cursor::End }),
+        Cursor::After(name) => Some(Name::unchecked(name.clone())),
+        Cursor::End => return Ok(EntryPage::end()),
     };
-    let mut entries = Vec::with_capacity(limit.min(4096));
+    let mut page = EntryPage::end();
+    let (mut count, mut last) = (0, Bytes::new());
     let mut see = |row: &rusqlite::Row<'_>| -> Outcome<()> {
         let of = format_args!("table edge, parent {dir}");
-        let name = Name::stored(Columns::new(row, &of).bytes(0)?.to_vec());
-        let of = format_args!("table edge, parent {dir}, name {name:?}");
         let columns = Columns::new(row, &of);
-        let entry = Entry { kind: columns.kind(1)?, ino: columns.ino(2)? };
-        entries.push((name, entry));
+        let name = Bytes::copy_from_slice(columns.bytes(0)?);
+        let entry = || Outcome::Ok(Entry { kind: columns.kind(1)?, ino: columns.ino(2)? });
+        count += 1;
+        last = name.clone();
+        page.add(name, entry().ok());
         Ok(())
     };
     let rows = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -81,11 +84,10 @@ pub fn list(db: &Db, dir: Ino, cursor: &Cursor, limit: usize) -> Outcome<EntryPa
             db.each(sql, params![dir, name, rows], &mut see)?;
         }
     }
-    let next = match entries.last() {
-        Some((name, _)) if entries.len() == limit => Cursor::After(name.clone()),
-        _ => Cursor::End,
-    };
-    Ok(EntryPage { entries, next })
+    if count == limit {
+        page.next = Cursor::After(last);
+    }
+    Ok(page)
 }
 
 pub fn put(db: &Db, dir: Ino, name: &Name, entry: Entry) -> Outcome<()> {

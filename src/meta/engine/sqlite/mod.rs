@@ -46,6 +46,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::meta::record::{AclRule, Attr, Counter, DirStat, Quota, QuotaKey, SliceSize};
 use crate::meta::{Ino, Sid};
+use crate::policy::Policy;
 
 /// Entries removed or cloned by one commit: it bounds how long the database is locked.
 const BATCH: usize = 1000;
@@ -58,15 +59,16 @@ pub struct Sqlite {
 }
 
 /// Opens the database that a `sqlite3://` address names; a file that is not there is made.
-pub async fn connect(url: &str) -> Result<Arc<dyn Engine>> {
-    Ok(Arc::new(Sqlite::open(url).await?))
+pub async fn connect(url: &str, policy: &Arc<Policy>) -> Result<Arc<dyn Engine>> {
+    Ok(Arc::new(Sqlite::open(url, Arc::clone(policy)).await?))
 }
 
 impl Sqlite {
-    async fn open(url: &str) -> Result<Self> {
+    async fn open(url: &str, policy: Arc<Policy>) -> Result<Self> {
         let url = url.to_owned();
         blocking(move || {
             let address = Address::parse(&url)?;
+            policy.check_local("metaurl", &address.path)?;
             let (link, threads) = Link::open(&address)?;
             Ok(Self { link: Arc::new(link), threads: Mutex::new(threads) })
         })

@@ -36,7 +36,7 @@ pub fn xattrs(db: &Db, ino: Ino) -> Outcome<Vec<(Name, Bytes)>> {
     let sql = "SELECT name, value FROM jfs_xattr WHERE inode = ?1 ORDER BY name";
     db.all(sql, [ino], |row| {
         let of = format_args!("table xattr, inode {ino}");
-        Ok((Name::stored(bytes_at(row, 0, &of)?), bytes_at(row, 1, &of)?))
+        Ok((Name::unchecked(bytes_at(row, 0, &of)?), bytes_at(row, 1, &of)?))
     })
 }
 

@@ -106,6 +106,14 @@ pub(super) fn engine_error(place: &str, cause: &Cause) -> Error {
     }
 }
 
+/// An answer that no TiKV gives.
+pub(super) fn odd_answer(place: &str, what: &str) -> Error {
+    Error::Engine {
+        place: place.to_owned(),
+        cause: format!("it does not answer as TiKV does: {what}"),
+    }
+}
+
 pub(super) fn out_of_patience(place: &str, what: &str) -> Error {
     let cause = format!("{what} took longer than {} s", PATIENCE.as_secs());
     Error::Unreachable { place: place.to_owned(), cause }

@@ -24,22 +24,30 @@ use store::TikvStore;
 use super::Env;
 use super::kv::{KvEngine, KvStore};
 use crate::error::{Error, Result};
+use crate::policy::{Opened, Policy};
 
 /// For PD to be found and to answer.
 const CONNECT: Duration = Duration::from_secs(10);
 /// For one request. The library repeats those that may be.
 const REQUEST: Duration = Duration::from_secs(5);
 /// Well above what a page of a listing can hold.
-const MESSAGE: usize = 64 << 20;
+const MESSAGE: usize = 32 << 20;
 
 /// Opens the volume that `url` names.
-pub async fn connect(url: &str, env: Env<'_>) -> Result<KvEngine> {
-    Ok(KvEngine::new(open(url, env).await?))
+pub async fn connect_under(url: &str, env: Env<'_>, policy: &Arc<Policy>) -> Result<KvEngine> {
+    Ok(KvEngine::new(open_under(url, env, policy).await?))
 }
 
 /// The store below the engine, for who puts something in between.
 pub async fn open(url: &str, env: Env<'_>) -> Result<Arc<dyn KvStore>> {
-    let address = Address::parse(url, env)?;
+    open_under(url, env, &Policy::unrestricted()).await
+}
+
+/// As [`open`], as far as `policy` lets it: files, and the addresses of PD servers. Those of the
+/// servers that PD names are for the library.
+async fn open_under(url: &str, env: Env<'_>, policy: &Arc<Policy>) -> Result<Arc<dyn KvStore>> {
+    let mut address = Address::parse(url, env)?;
+    may_connect(&address, policy).await?;
     if address.verify_cn {
         tracing::warn!(
             "{}: verify-cn has no effect: it is for servers, about who calls them. \
@@ -49,13 +57,14 @@ pub async fn open(url: &str, env: Env<'_>) -> Result<Arc<dyn KvStore>> {
     }
     let mut config =
         Config::default().with_timeout(REQUEST).with_grpc_max_decoding_message_size(MESSAGE);
-    if let Some(files) = &address.tls {
-        check(files, &address.place).await?;
+    let mut opened = Vec::new();
+    if let Some(files) = &mut address.tls {
+        opened = open_files(files, &address.place, policy)?;
         config = config.with_security(&files.ca, &files.cert, &files.key);
     }
     let connecting = TransactionClient::new_with_config(address.pds.clone(), config);
     let what = match timeout(CONNECT, connecting).await {
-        Ok(Ok(client)) => return Ok(Arc::new(TikvStore::new(client, address))),
+        Ok(Ok(client)) => return Ok(Arc::new(TikvStore::new(client, address, opened))),
         Ok(Err(_)) => "no PD server answered".to_owned(),
         Err(_) => format!("no PD server answered within {} s", CONNECT.as_secs()),
     };
@@ -63,19 +72,39 @@ pub async fn open(url: &str, env: Env<'_>) -> Result<Arc<dyn KvStore>> {
     Err(Error::Unreachable { place: address.place, cause: format!("{what}: {reasons}") })
 }
 
-/// The library would say that no server answers.
-async fn check(files: &TlsFiles, place: &str) -> Result<()> {
-    for (option, path) in [("ca", &files.ca), ("cert", &files.cert), ("key", &files.key)] {
-        let fail = |cause: &str| {
-            let path = path.display();
-            Error::bad_input(format!("metadata address {place}: {option} {path}: {cause}"))
-        };
-        let text = tokio::fs::read(path).await.map_err(|error| fail(&error.to_string()))?;
-        if !is_pem(&text) {
-            return Err(fail("not a PEM file"));
+async fn may_connect(address: &Address, policy: &Policy) -> Result<()> {
+    if !policy.restricts() {
+        return Ok(());
+    }
+    for pd in &address.pds {
+        let host = pd.rsplit_once(':').map_or(pd.as_str(), |(host, _)| host);
+        // One that is not known now may be later, and others may do.
+        if let Err(error @ Error::Forbidden(_)) = policy.addresses(host, 0).await {
+            return Err(error);
         }
     }
     Ok(())
+}
+
+/// Opens the files, and has the library read what was opened. It reads them again for each
+/// connection, and would say of a bad one that no server answers.
+fn open_files(files: &mut TlsFiles, place: &str, policy: &Policy) -> Result<Vec<Opened>> {
+    let mut all = Vec::new();
+    let each = [("ca", &mut files.ca), ("cert", &mut files.cert), ("key", &mut files.key)];
+    for (option, path) in each {
+        let within = |error: Error| match error {
+            Error::BadInput(what) => Error::bad_input(format!("metadata address {place}: {what}")),
+            other => other,
+        };
+        if !is_pem(&policy.read_file(option, path).map_err(within)?) {
+            let what = format!("{option} {}: not a PEM file", path.display());
+            return Err(within(Error::BadInput(what)));
+        }
+        let opened = policy.open_file(option, path).map_err(within)?;
+        opened.path().clone_into(path);
+        all.push(opened);
+    }
+    Ok(all)
 }
 
 fn is_pem(text: &[u8]) -> bool {

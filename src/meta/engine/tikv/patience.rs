@@ -64,17 +64,29 @@ impl<'a> Patience<'a> {
     ) -> Result<Option<T>> {
         let place = &self.cluster.address.place;
         let cause = match timeout_at(self.deadline, asked).await {
-            Ok(Ok(answer)) => return Ok(Some(answer)),
+            Ok(Ok(answer)) => {
+                self.cluster.outage.worked(place);
+                return Ok(Some(answer));
+            }
             Ok(Err(cause)) => cause,
-            Err(_) => return Err(out_of_patience(place, self.what)),
+            Err(_) => {
+                let error = out_of_patience(place, self.what);
+                self.cluster.outage.gave_up(&error);
+                return Err(error);
+            }
         };
         if too_large(&cause) && self.most > 1 {
             self.most = (self.most / SMALLER).max(1);
             return Ok(None);
         }
         if !passes(&cause) || Instant::now() + PAUSE >= self.deadline {
-            return Err(engine_error(place, &cause));
+            let error = engine_error(place, &cause);
+            if passes(&cause) {
+                self.cluster.outage.gave_up(&error);
+            }
+            return Err(error);
         }
+        self.cluster.outage.failed(&engine_error(place, &cause));
         self.clear(unknown_transaction(&cause)).await;
         sleep(PAUSE).await;
         Ok(None)

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::address::TlsFiles;
+use crate::policy::Policy;
+use crate::tls::{self, OptionNames};
 
+const OPTIONS: OptionNames = OptionNames { ca: "ca", cert: "cert", key: "key" };
 /// For one server.
 const EACH: Duration = Duration::from_secs(2);
 /// A server that is content says something at once.
@@ -49,22 +49,12 @@ async fn probe(pd: &str, tls: Option<&TlsFiles>) -> Result<(), String> {
 }
 
 fn connector(files: &TlsFiles) -> Result<TlsConnector, String> {
-    let mut roots = RootCertStore::empty();
-    for authority in certificates(&files.ca)? {
-        roots.add(authority).map_err(|error| format!("ca: {error}"))?;
-    }
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| format!("key: {error}"))?;
-    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_client_auth_cert(certificates(&files.cert)?, key)
-        .map_err(|error| format!("cert and key: {error}"))?;
+    let TlsFiles { ca, cert, key } = files.clone();
+    let files =
+        tls::TlsFiles { ca: Some(ca), cert: Some(cert), key: Some(key), skip_verify: false };
+    // They were opened as the policy allows, and these are their descriptors.
+    let config = files.config(OPTIONS, &Policy::unrestricted());
+    let mut config = config.map_err(|error| error.to_string())?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(TlsConnector::from(Arc::new(config)))
-}
-
-fn certificates(path: &std::path::Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let fail = |error: rustls::pki_types::pem::Error| format!("{}: {error}", path.display());
-    CertificateDer::pem_file_iter(path).map_err(fail)?.collect::<Result<_, _>>().map_err(fail)
 }

@@ -11,23 +11,32 @@ use tikv_client::{
 };
 
 use super::address::Address;
-use super::fault::engine_error;
+use super::fault::{engine_error, odd_answer};
 use super::patience::Patience;
 use super::phases::Phases;
 use super::txn::TikvTxn;
 use crate::error::Result;
 use crate::meta::engine::kv::{KvStore, KvTxn, Pair, Scan, StoreTraits};
+use crate::outage::{METADATA, Outage};
+use crate::policy::Opened;
 
 /// Keys deleted by one transaction when a volume is wiped.
 const DELETES: usize = 2000;
 /// Rivals in one directory; who removes it locks as many keys.
 const SEATS: u8 = 32;
 
+/// Bytes of a listing that is asked for whole: sessions, quotas, rules. What may be longer is asked
+/// for by pages.
+const LARGEST_LISTING: usize = 128 << 20;
+
 /// What transactions and reads share.
 pub(super) struct Cluster {
     pub client: TransactionClient,
     pub address: Address,
     pub phases: Phases,
+    /// What the library reads again for each connection.
+    _files: Vec<Opened>,
+    pub outage: Outage,
 }
 
 pub(super) struct TikvStore {
@@ -79,7 +88,7 @@ impl Cluster {
 
     /// The pairs of a scan at a timestamp.
     async fn pairs(&self, scan: &Scan, at: &Timestamp) -> Result<Vec<Pair>> {
-        let mut all = Vec::new();
+        let (mut all, mut bytes) = (Vec::new(), 0);
         let mut scan = scan.clone();
         let mut patience = Patience::new(self, "a listing").over(self.range(&scan));
         loop {
@@ -98,7 +107,14 @@ impl Cluster {
             };
             let Some(found) = found else { continue };
             let is_last = found.len() < limit as usize;
+            bytes += found.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+            if bytes > LARGEST_LISTING {
+                return Err(odd_answer(&self.address.place, "a listing has no end"));
+            }
             if let Some((last, _)) = found.last() {
+                if !(&scan.start..&scan.end).contains(&last) {
+                    return Err(odd_answer(&self.address.place, "a listing left its range"));
+                }
                 scan = scan.after(last);
                 // Each page has its time.
                 patience.again(self.range(&scan));
@@ -152,8 +168,9 @@ pub(super) fn page(limit: usize, have: usize, patience: &Patience<'_>) -> u32 {
 }
 
 impl TikvStore {
-    pub fn new(client: TransactionClient, address: Address) -> Self {
-        Self { cluster: Arc::new(Cluster { client, address, phases: Phases::new() }) }
+    pub fn new(client: TransactionClient, address: Address, files: Vec<Opened>) -> Self {
+        let (phases, outage) = (Phases::new(), Outage::new(METADATA));
+        Self { cluster: Arc::new(Cluster { client, address, phases, outage, _files: files }) }
     }
 }
 

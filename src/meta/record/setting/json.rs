@@ -54,6 +54,12 @@ const FIELDS: [(&str, Shape); 33] = [
     ("KerbConf", Text),
 ];
 
+/// Bytes of a setting: the largest parts are a private key and a file of Kerberos.
+const LARGEST: usize = 1 << 20;
+
+/// Bytes of a text in it.
+const LONGEST_TEXT: usize = 64 << 10;
+
 const TIER_FIELDS: [&str; 3] = ["ID", "StorageClass", "Tag"];
 
 impl Setting {
@@ -70,6 +76,9 @@ impl Setting {
 
     /// Keys match in any case, the last of equal ones wins, and `null` says nothing.
     pub fn decode(raw: &[u8]) -> Result<Self> {
+        if raw.len() > LARGEST {
+            return Err(damaged(format!("{} bytes, and {LARGEST} is the most", raw.len())));
+        }
         let object: Map<String, Value> = serde_json::from_slice(raw).map_err(damaged)?;
         let mut known = Map::new();
         let mut unknown = Map::new();
@@ -108,6 +117,9 @@ impl Shape {
                 .map(|(id, tier)| Ok((id, spell_tier(tier)?)))
                 .collect::<Result<Map<_, _>, _>>()
                 .map(Value::Object),
+            (Text, Value::String(text)) if text.len() > LONGEST_TEXT => {
+                Err("is longer than 65536 bytes")
+            }
             (Text, value @ Value::String(_))
             | (Number, value @ Value::Number(_))
             | (Flag, value @ Value::Bool(_)) => Ok(value),

@@ -8,9 +8,13 @@ use super::{Setting, Tier};
 use crate::error::{Error, Result};
 use crate::meta::record::version::MAX_META_VERSION;
 
+/// Letters of a UUID as everyone writes it, with hyphens.
+const UUID_LEN: usize = 36;
 const MIN_BLOCK: u64 = 64 << 10;
 const MAX_BLOCK: u64 = 16 << 20;
 const MAX_SHARDS: i64 = 256;
+/// More than that is beyond what the Go client can count in.
+const MAX_TRASH_DAYS: i64 = 106_751;
 
 /// How blocks are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,7 +81,7 @@ impl Setting {
         Compression::from_name(&self.compression).ok_or_else(|| {
             Error::bad_input(format!(
                 "compression {:?} is none of none, lz4, zstd",
-                self.compression
+                shortened(&self.compression)
             ))
         })
     }
@@ -101,11 +105,36 @@ impl Setting {
         if self.trash_days < 0 {
             return Err(Error::bad_input(format!("trash days {} is negative", self.trash_days)));
         }
+        if self.trash_days > MAX_TRASH_DAYS {
+            return Err(Error::bad_input(format!(
+                "trash days {} is more than {MAX_TRASH_DAYS}",
+                self.trash_days
+            )));
+        }
         for tier in self.tiers.iter().flat_map(BTreeMap::values) {
             check_tag(&tier.tag)?;
         }
         Ok(())
     }
+}
+
+impl Setting {
+    /// Whether a setting that was stored by whomever can be used. What it says becomes sizes of
+    /// memory, names of objects and of directories, so nothing is taken that no client writes.
+    pub fn check_stored(&self) -> Result<()> {
+        let refuse =
+            |what: String| Error::Refused(format!("the volume's setting is refused: {what}"));
+        self.check().map_err(|error| refuse(error.to_string()))?;
+        if Uuid::try_parse(&self.uuid).is_err() || self.uuid.len() != UUID_LEN {
+            return Err(refuse(format!("UUID {:?} is none", shortened(&self.uuid))));
+        }
+        Ok(())
+    }
+}
+
+/// What is told of a text that may be long.
+fn shortened(text: &str) -> String {
+    text.chars().take(64).collect()
 }
 
 /// Names become object prefixes and bucket labels: 3 to 63 of `a-z`, `0-9`, `-`, no `-` at an end.
@@ -118,6 +147,7 @@ fn check_name(name: &str) -> Result<()> {
     if is_valid {
         return Ok(());
     }
+    let name = shortened(name);
     Err(Error::bad_input(format!(
         "volume name {name:?} is not 3 to 63 of a-z, 0-9 and -, beginning and ending with a letter \
          or digit"
@@ -131,7 +161,7 @@ fn check_tag(tag: &str) -> Result<()> {
     if tag.is_empty() || tag.split_once('=').is_some_and(is_pair) {
         return Ok(());
     }
-    Err(Error::bad_input(format!("tag {tag:?} is not key=value")))
+    Err(Error::bad_input(format!("tag {:?} is not key=value", shortened(tag))))
 }
 
 #[cfg(test)]
@@ -185,10 +215,33 @@ mod tests {
             (Setting { shards: 257, ..fresh() }, "shards 257"),
             (Setting { shards: -1, ..fresh() }, "shards -1"),
             (Setting { trash_days: -1, ..fresh() }, "trash days -1"),
+            (Setting { trash_days: i64::MAX, ..fresh() }, "trash days 9223372036854775807"),
         ];
         for (setting, what) in bad {
             let error = setting.check().unwrap_err().to_string();
             assert!(error.starts_with(what), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_stored_setting_that_nobody_writes_is_refused_by_field() {
+        fresh().check_stored().unwrap();
+        Setting { uuid: Uuid::new_v4().to_string(), ..fresh() }.check_stored().unwrap();
+        for kib in [-1, 0, 1, 3, 32, 100, 100_000, i64::MIN, i64::MAX] {
+            let told = Setting { block_size: kib, ..fresh() }.check_stored().unwrap_err();
+            assert!(told.to_string().contains(&format!("block size {kib} KiB")), "{told}");
+        }
+        for kib in (6..=14).map(|power| 1 << power) {
+            Setting { block_size: kib, ..fresh() }.check_stored().unwrap();
+        }
+        for name in ["../../..", "a/b", "..", "", "a\0b", &"a".repeat(1 << 20)] {
+            let told = Setting { name: name.to_owned(), ..fresh() }.check_stored().unwrap_err();
+            let told = told.to_string();
+            assert!(told.contains("volume name") && told.len() < 1000, "{told}");
+        }
+        for uuid in ["", "..", "../../x", "{00000000-0000-0000-0000-000000000000}", "0"] {
+            let told = Setting { uuid: uuid.to_owned(), ..fresh() }.check_stored().unwrap_err();
+            assert!(told.to_string().contains("UUID"), "{told}");
         }
     }
 

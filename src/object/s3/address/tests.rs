@@ -162,8 +162,9 @@ fn options_are_taken_from_the_query() {
          &disable-checksum=true&disable-100-continue=true",
     );
     let path = |text: &str| Some(PathBuf::from(text));
-    let expected = Trust { skip_verify: true, ca: path("/ca"), cert: path("/c"), key: path("/k") };
-    assert_eq!((found.trust, found.checksum), (expected, false));
+    let expected =
+        TlsFiles { skip_verify: true, ca: path("/ca"), cert: path("/c"), key: path("/k") };
+    assert_eq!((found.tls, found.checksum), (expected, false));
 }
 
 #[test]

@@ -122,9 +122,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::chunk::Budget;
 
     fn answer() -> (Answer, Arc<Mutex<Transcript>>) {
-        let transcript = Arc::<Mutex<Transcript>>::default();
+        let transcript = Arc::new(Mutex::new(Transcript::new(Budget::new(1 << 20))));
         (Answer::new(Arc::clone(&transcript), CancellationToken::new()), transcript)
     }
 

@@ -3,14 +3,14 @@
 use tracing::{debug, info, warn};
 
 use super::answer::Answer;
-use crate::meta::Ino;
 use crate::meta::client::Progress;
+use crate::meta::{Caller, Ino};
 use crate::vfs::internal::Work;
 
 impl Work {
-    pub async fn compact(&self, ino: Ino, threads: u16, answer: Answer) {
+    pub async fn compact(&self, caller: &Caller, ino: Ino, threads: u16, answer: Answer) {
         let progress = Progress::default();
-        let work = self.meta.compact_tree(ino, threads.into(), &progress);
+        let work = self.meta.compact_tree(caller, ino, threads.into(), &progress);
         let shown = |progress: &Progress| (progress.total(), progress.done());
         let outcome = answer.watch(&progress, shown, work).await;
         match &outcome {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
+use bytes::Bytes;
+use futures::{StreamExt, stream};
 use nix::fcntl::OFlag;
 use serde::Serialize;
 use tracing::{info, warn};
@@ -14,7 +14,7 @@ use super::answer::{Answer, lock};
 use super::request::{Action, Fill};
 use super::resolve::resolve;
 use crate::error::{Error, Result};
-use crate::meta::client::{Crew, Progress};
+use crate::meta::client::{Progress, Visit, work_off};
 use crate::meta::op::access;
 use crate::meta::record::{Attr, FileKind};
 use crate::meta::{Caller, Ino};
@@ -32,12 +32,27 @@ struct Response {
     locations: BTreeMap<String, u64>,
 }
 
+/// What is to be dealt with.
+enum Item {
+    Dir(Visit),
+    File(Ino, u64),
+}
+
+/// Failures that are told one by one.
+const TOLD: u64 = 10;
+/// Bytes of a path that are told.
+const SHOWN: usize = 256;
+/// Slices of one chunk dealt with at once.
+const SLICES_AT_ONCE: usize = 8;
+
 /// One request under way.
 struct Filler<'a> {
     work: &'a Work,
     caller: &'a Caller,
     action: Action,
-    crew: Crew<'a>,
+    threads: usize,
+    progress: &'a Progress,
+    failures: AtomicU64,
     slices: AtomicU64,
     missing: AtomicU64,
     locations: Mutex<BTreeMap<String, u64>>,
@@ -71,17 +86,22 @@ impl Work {
             work: self,
             caller,
             action: ask.action,
-            crew: Crew::new(ask.threads.into(), progress),
+            threads: ask.threads.into(),
+            progress,
+            failures: AtomicU64::new(0),
             slices: AtomicU64::new(0),
             missing: AtomicU64::new(0),
             locations: Mutex::default(),
         };
-        for path in &ask.paths {
-            if let Err(error) = filler.path(path).await {
-                warn!(path = %String::from_utf8_lossy(path), %error, "cannot deal with a path");
+        let mut paths = 0;
+        for path in ask.paths.iter() {
+            paths += 1;
+            if let Err(error) = filler.path(&path).await {
+                let shown = path.slice(..path.len().min(SHOWN)).escape_ascii().to_string();
+                filler.failed(|| warn!(path = shown, %error, "cannot deal with a path"));
             }
         }
-        info!(action = ?ask.action, paths = ask.paths.len(), files = progress.done(), "cache dealt with");
+        info!(action = ?ask.action, paths, files = progress.done(), "cache dealt with");
         Response {
             file_count: progress.done(),
             slice_count: filler.slices.into_inner(),
@@ -93,43 +113,68 @@ impl Work {
 }
 
 impl Filler<'_> {
-    async fn path(&self, path: &[u8]) -> Result<()> {
+    async fn path(&self, path: &Bytes) -> Result<()> {
         let (ino, attr) = resolve(self.work, self.caller, path).await?;
-        match attr.kind {
-            FileKind::Dir => self.dir(ino, attr).await,
-            FileKind::File => self.file(ino, attr.length).await,
-            _ => Ok(()),
-        }
-    }
-
-    fn dir(&self, ino: Ino, attr: Attr) -> BoxFuture<'_, Result<()>> {
-        async move {
-            let meta = &self.work.meta;
-            meta.permits(self.caller, &attr, access::READ | access::EXEC).await?;
-            let mut listing = meta.list(ino, true);
-            while let Some(page) = listing.next().await? {
-                let nodes = page.into_iter().filter_map(|entry| Some((entry.ino, entry.attr?)));
-                self.crew.run(nodes.collect(), |(ino, attr)| self.node(ino, attr).boxed()).await?;
+        let first = match attr.kind {
+            FileKind::Dir => Item::Dir(Visit::top(ino)),
+            FileKind::File => {
+                self.work.meta.permits(self.caller, &attr, access::READ).await?;
+                Item::File(ino, attr.length)
             }
-            Ok(())
-        }
-        .boxed()
+            _ => return Ok(()),
+        };
+        let work = |item, limit| self.item(ino, item, limit);
+        work_off(vec![first], self.threads, self.progress, work).await
     }
 
-    /// An entry of a directory. What fails is told and does not keep the others from being tried.
-    async fn node(&self, ino: Ino, attr: Attr) -> Result<()> {
-        let done = match attr.kind {
-            FileKind::Dir => self.dir(ino, attr).await,
-            FileKind::Symlink => Ok(()),
-            _ => self.file(ino, attr.length).await,
+    /// What fails is told and does not keep the others from being tried.
+    async fn item(&self, top: Ino, item: Item, limit: usize) -> Result<Vec<Item>> {
+        let (ino, is_first) = match &item {
+            Item::Dir(visit) => (visit.dir, visit.is_top() && !visit.is_begun()),
+            Item::File(ino, _) => (*ino, *ino == top),
+        };
+        let done = match item {
+            Item::Dir(visit) => self.dir(top, visit, limit).await,
+            Item::File(ino, length) => self.file(ino, length).await.map(|()| Vec::new()),
         };
         match done {
-            Err(error @ Error::Interrupted) => Err(error),
+            Err(error) if is_first || matches!(error, Error::Interrupted) => Err(error),
             Err(error) => {
-                warn!(ino = ino.0, %error, "cannot deal with a file");
-                Ok(())
+                self.failed(|| warn!(ino = ino.0, %error, "cannot deal with a file"));
+                Ok(Vec::new())
             }
-            Ok(()) => Ok(()),
+            done => done,
+        }
+    }
+
+    async fn dir(&self, top: Ino, visit: Visit, limit: usize) -> Result<Vec<Item>> {
+        let (meta, dir) = (&self.work.meta, visit.dir);
+        if !visit.is_begun() && meta.enter(self.caller, top, &visit).await?.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut rest = Vec::new();
+        let entries = visit.nodes(meta, limit, &mut rest).await?;
+        let dirs = meta.dirs_among(top, dir, &entries).into_iter();
+        let dirs = rest.into_iter().chain(dirs.map(|below| Visit::below(below, dir)));
+        let mut items: Vec<Item> = dirs.map(Item::Dir).collect();
+        for entry in entries {
+            let Some(attr) = entry.attr.filter(Attr::is_file) else { continue };
+            match meta.permits(self.caller, &attr, access::READ).await {
+                Ok(()) => items.push(Item::File(entry.ino, attr.length)),
+                Err(error) => {
+                    self.failed(|| warn!(ino = entry.ino.0, %error, "cannot deal with a file"));
+                }
+            }
+        }
+        Ok(items)
+    }
+
+    /// Tells of a failure, if not of too many before.
+    fn failed(&self, tell: impl FnOnce()) {
+        match self.failures.fetch_add(1, Ordering::Relaxed) {
+            TOLD => warn!("more paths and files fail, and are not named"),
+            count if count < TOLD => tell(),
+            _ => {}
         }
     }
 
@@ -144,22 +189,26 @@ impl Filler<'_> {
             let view = meta.read(ino, index).await?;
             let slices = view.iter().filter(|fragment| !fragment.id.is_hole());
             let slices = slices.map(|fragment| SliceSize { id: fragment.id, size: fragment.size });
-            let slices = slices.collect();
-            self.crew.run(slices, |slice| self.slice(ino, slice).boxed()).await?;
+            let slices: Vec<SliceSize> = slices.collect();
+            let work = stream::iter(slices).map(|slice| self.slice(ino, slice));
+            work.buffer_unordered(SLICES_AT_ONCE).for_each(std::future::ready).await;
+            self.progress.check()?;
         }
-        self.crew.progress().did(1);
+        self.progress.did(1);
         Ok(())
     }
 
     /// All of a slice, of which a file may use only a part: so the tools count it.
-    async fn slice(&self, ino: Ino, slice: SliceSize) -> Result<()> {
+    async fn slice(&self, ino: Ino, slice: SliceSize) {
         self.slices.fetch_add(1, Ordering::Relaxed);
-        self.crew.progress().saw(slice.size.into());
+        self.progress.saw(slice.size.into());
         let (store, range) = (&self.work.store, 0..slice.size);
         match self.action {
             Action::Warm => {
                 if let Err(error) = store.warm(slice, range).await {
-                    warn!(ino = ino.0, slice = slice.id.0, %error, "cannot warm a slice");
+                    self.failed(|| {
+                        warn!(ino = ino.0, slice = slice.id.0, %error, "cannot warm a slice");
+                    });
                 }
             }
             Action::Evict => store.evict(slice, range),
@@ -173,6 +222,5 @@ impl Filler<'_> {
                 }
             }
         }
-        Ok(())
     }
 }

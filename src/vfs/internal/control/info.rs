@@ -4,18 +4,21 @@ use serde::Serialize;
 use tracing::warn;
 
 use super::answer::{Answer, reason};
-use super::objects::{fragments, parts};
+use super::objects::{ObjectPart, Room, fragments, parts};
 use super::request::Info;
 use crate::chunk::Stored;
-use crate::error::Result;
-use crate::meta::Ino;
-use crate::meta::client::{Progress, Summary};
+use crate::error::{Error, Result};
+use crate::meta::client::{Progress, Summary, SummaryOf};
+use crate::meta::op::access;
 use crate::meta::record::{Flock, LockKind, Plock, Slice};
+use crate::meta::{Caller, Ino};
 use crate::slice::SliceSize;
 use crate::vfs::internal::Work;
 
 /// What a path is told as that does not lie below the root of the mount.
 const OUTSIDE: &str = "outside of the mounted directory";
+/// Bytes that an entry of a list takes in the answer beside its key.
+const WRITTEN: usize = 90;
 /// The class of what cannot be found out.
 const UNKNOWN: &str = "unknown";
 
@@ -99,17 +102,24 @@ struct Tier {
 }
 
 impl Work {
-    pub async fn info(&self, ask: Info, answer: Answer) {
+    pub async fn info(&self, caller: &Caller, ask: Info, answer: Answer) {
         let progress = Progress::default();
         let Info { ino, recursive, strict, .. } = ask;
-        let work = self.meta.summary_as(ino, recursive, strict, &progress);
-        let shown = |progress: &Progress| (progress.done(), progress.bytes());
-        let summed = answer.watch(&progress, shown, work).await;
         let mut response = Response { ino: ino.0, ..Response::default() };
-        let filled = match summed {
-            Ok(sum) => self.describe(&ask, sum, &mut response).await,
-            Err(error) => Err(error),
+        let mut room = Room::new(&self.memory);
+        let work = async {
+            self.may_read(caller, ino).await?;
+            let of = SummaryOf { recursive, strict };
+            let sum = self.meta.summary_as(caller, ino, of, &progress).await?;
+            // It only looks, so it can end anywhere.
+            let described = self.describe(&ask, sum, (&mut response, &mut room));
+            match answer.cancelled().run_until_cancelled(described).await {
+                Some(outcome) => outcome,
+                None => Err(Error::Interrupted),
+            }
         };
+        let shown = |progress: &Progress| (progress.done(), progress.bytes());
+        let filled = answer.watch(&progress, shown, work).await;
         if let Err(error) = filled {
             if error.is_fault() {
                 warn!(ino = ino.0, %error, "cannot tell all about a node");
@@ -117,20 +127,34 @@ impl Work {
             response.failed = true;
             response.reason = reason(&error);
         }
+        // What is said has its own.
+        drop(room);
         answer.end_with(&response);
     }
 
-    async fn describe(&self, ask: &Info, sum: Summary, response: &mut Response) -> Result<()> {
+    /// What is told of a file, where its bytes lie, is for those who may read them.
+    pub async fn may_read(&self, caller: &Caller, ino: Ino) -> Result<()> {
+        let attr = self.meta.getattr(ino).await?;
+        if attr.is_file() { self.meta.permits(caller, &attr, access::READ).await } else { Ok(()) }
+    }
+
+    async fn describe(
+        &self,
+        ask: &Info,
+        sum: Summary,
+        (response, room): (&mut Response, &mut Room),
+    ) -> Result<()> {
         let Summary { length, size, files, dirs } = sum;
         response.summary = Sum { length, size, files, dirs };
         response.tier = self.tier(ask.ino).await;
         response.paths = listed(self.paths(ask.ino).await?);
         if (files, dirs) == (1, 0) {
-            let fragments = fragments(&self.meta, ask.ino, length).await?;
+            let fragments = fragments(&self.meta, (ask.ino, length), room).await?;
             if ask.raw {
+                room.take(fragments.len().saturating_mul(size_of::<Chunk>() + WRITTEN))?;
                 response.chunks = listed(fragments.iter().map(Chunk::new).collect());
             } else {
-                response.objects = listed(self.objects(&fragments));
+                response.objects = listed(self.objects(&fragments, room)?);
                 self.look_at_last(&fragments, response).await;
             }
         }
@@ -146,21 +170,17 @@ impl Work {
         Ok(paths.into_iter().map(|path| path.unwrap_or_else(|| OUTSIDE.to_owned())).collect())
     }
 
-    fn objects(&self, fragments: &[(u64, Slice)]) -> Vec<Object> {
+    fn objects(&self, fragments: &[(u64, Slice)], room: &mut Room) -> Result<Vec<Object>> {
         let (layout, setting) = (self.store.layout(), self.meta.facts().setting());
-        let parts = fragments.iter().flat_map(|(index, fragment)| {
-            let parts = parts(layout, &setting.name, fragment).into_iter();
-            parts.map(|part| (*index, part))
-        });
-        parts
-            .map(|(chunk_index, part)| Object {
-                chunk_index,
-                key: part.key,
-                size: part.size,
-                off: part.off,
-                len: part.len,
-            })
-            .collect()
+        let mut objects = Vec::new();
+        for (chunk_index, fragment) in fragments {
+            for part in parts(layout, &setting.name, fragment) {
+                let ObjectPart { key, size, off, len } = part;
+                room.take(size_of::<Object>() + 2 * key.len() + WRITTEN)?;
+                objects.push(Object { chunk_index: *chunk_index, key, size, off, len });
+            }
+        }
+        Ok(objects)
     }
 
     async fn tier(&self, ino: Ino) -> Tier {

@@ -3,47 +3,60 @@
 use std::fmt::Write;
 
 use super::answer::{Answer, reason};
-use super::objects::{fragments, parts};
+use super::objects::{Room, fragments, parts};
 use super::request::Info;
 use crate::error::Result;
-use crate::meta::client::{Progress, Summary};
+use crate::meta::Caller;
+use crate::meta::client::{Progress, Summary, SummaryOf};
 use crate::meta::record::Slice;
 use crate::vfs::internal::Work;
 
+/// Bytes of a line at most, beside a key.
+const LINE: usize = 60;
+
 impl Work {
-    pub async fn legacy_info(&self, ask: Info, answer: Answer) {
-        let described = answer.cancelled().run_until_cancelled(self.describe_as_text(&ask)).await;
-        match described {
+    pub async fn legacy_info(&self, caller: &Caller, ask: Info, answer: Answer) {
+        let work = self.describe_as_text(caller, &ask);
+        match answer.cancelled().run_until_cancelled(work).await {
             Some(Ok(text)) => answer.end_with_text(&text),
             Some(Err(error)) => answer.end_with_text(&reason(&error)),
             None => {}
         }
     }
 
-    async fn describe_as_text(&self, ask: &Info) -> Result<String> {
-        let progress = Progress::default();
-        let sum = self.meta.summary_as(ask.ino, ask.recursive, true, &progress).await?;
+    async fn describe_as_text(&self, caller: &Caller, ask: &Info) -> Result<String> {
+        self.may_read(caller, ask.ino).await?;
+        let of = SummaryOf { recursive: ask.recursive, strict: true };
+        let sum = self.meta.summary_as(caller, ask.ino, of, &Progress::default()).await?;
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = write_node(&mut text, ask, sum, &self.paths(ask.ino).await?);
         if (sum.files, sum.dirs) == (1, 0) {
-            let fragments = fragments(&self.meta, ask.ino, sum.length).await?;
-            let _ = if ask.raw {
-                write_chunks(&mut text, &fragments)
+            let mut room = Room::new(&self.memory);
+            let fragments = fragments(&self.meta, (ask.ino, sum.length), &mut room).await?;
+            if ask.raw {
+                room.take(fragments.len().saturating_mul(LINE))?;
+                let _ = write_chunks(&mut text, &fragments);
             } else {
-                self.write_objects(&mut text, &fragments)
-            };
+                self.write_objects(&mut text, &fragments, &mut room)?;
+            }
         }
         Ok(text)
     }
 
-    fn write_objects(&self, text: &mut String, fragments: &[(u64, Slice)]) -> std::fmt::Result {
+    fn write_objects(
+        &self,
+        text: &mut String,
+        fragments: &[(u64, Slice)],
+        room: &mut Room,
+    ) -> Result<()> {
         let (layout, setting) = (self.store.layout(), self.meta.facts().setting());
-        writeln!(text, "objects:")?;
+        let _ = writeln!(text, "objects:");
         for (index, fragment) in fragments {
             for part in parts(layout, &setting.name, fragment) {
                 let (key, size, off, len) = (part.key, part.size, part.off, part.len);
-                writeln!(text, "\t{index}:\t{key}\t{size}\t{off}\t{len}")?;
+                room.take(key.len() + LINE)?;
+                let _ = writeln!(text, "\t{index}:\t{key}\t{size}\t{off}\t{len}");
             }
         }
         Ok(())

@@ -1,10 +1,15 @@
 //! What a file is made of: its slices, and the objects that hold them.
 
-use crate::chunk::Layout;
-use crate::error::Result;
+use std::sync::Arc;
+
+use crate::chunk::{Budget, Layout, Reserved};
+use crate::error::{Error, Result};
 use crate::meta::record::Slice;
 use crate::meta::{Ino, Meta};
 use crate::slice::SliceSize;
+
+/// Room is taken in steps.
+const STEP: usize = 64 << 10;
 
 /// A part of an object, or of a hole, whose key is empty.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,12 +20,50 @@ pub struct ObjectPart {
     pub len: u32,
 }
 
+/// Memory for a list that grows: taken before the list does, so that it never has what is not there.
+pub struct Room {
+    memory: Arc<Budget>,
+    held: Option<Reserved>,
+    used: usize,
+}
+
+impl Room {
+    pub fn new(memory: &Arc<Budget>) -> Self {
+        Self { memory: Arc::clone(memory), held: None, used: 0 }
+    }
+
+    /// Room for so many bytes more.
+    pub fn take(&mut self, bytes: usize) -> Result<()> {
+        self.used += bytes;
+        let held = self.held.as_ref().map_or(0, Reserved::bytes);
+        if self.used <= held {
+            return Ok(());
+        }
+        let more = (self.used - held).next_multiple_of(STEP);
+        let room = self.memory.try_reserve(more).filter(|room| room.bytes() >= more);
+        let room = room.ok_or(Error::NoMemory(more))?;
+        match &mut self.held {
+            Some(held) => held.merge(room),
+            none => *none = Some(room),
+        }
+        Ok(())
+    }
+}
+
 /// The visible fragments of a file, with the numbers of their chunks.
-pub async fn fragments(meta: &Meta, ino: Ino, length: u64) -> Result<Vec<(u64, Slice)>> {
+pub async fn fragments(
+    meta: &Meta,
+    (ino, length): (Ino, u64),
+    room: &mut Room,
+) -> Result<Vec<(u64, Slice)>> {
     let mut fragments = Vec::new();
     for index in meta.chunk_indexes(ino, length).await? {
         let view = meta.read(ino, index).await?;
-        fragments.extend(view.iter().map(|slice| (u64::from(index), shown(slice))));
+        let found = view.iter().map(|slice| (u64::from(index), shown(slice)));
+        for fragment in found {
+            room.take(size_of_val(&fragment))?;
+            fragments.push(fragment);
+        }
     }
     Ok(fragments)
 }
@@ -73,6 +116,17 @@ mod tests {
             part("vol/chunks/0/1/1234_2_500", 500, 0, 400),
         ];
         assert_eq!(parts, expected);
+    }
+
+    #[test]
+    fn a_list_that_does_not_fit_is_refused_while_it_grows() {
+        let memory = Budget::new(256 << 10);
+        let mut room = Room::new(&memory);
+        let fits = (0..100_000).take_while(|_| room.take(100).is_ok()).count();
+        assert!((2000..=2700).contains(&fits), "{fits}");
+        assert!(memory.used() <= 256 << 10);
+        drop(room);
+        assert_eq!(memory.used(), 0);
     }
 
     #[test]

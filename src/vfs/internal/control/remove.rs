@@ -35,7 +35,8 @@ impl Work {
             return Err(Error::NotPermitted);
         }
         let name = Name::new(&ask.name)?;
-        let how = Removal { skip_trash: ask.skip_trash, at_once: ask.threads.into() };
+        let at_once = ask.threads.into();
+        let how = Removal { skip_trash: ask.skip_trash, at_once, keeps_going: false };
         self.meta.remove_tree_as(caller, (ask.dir, &name), how, progress).await
     }
 }

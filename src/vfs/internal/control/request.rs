@@ -46,10 +46,20 @@ pub struct Info {
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fill {
-    pub paths: Vec<Bytes>,
+    pub paths: Paths,
     pub threads: u16,
     pub background: bool,
     pub action: Action,
+}
+
+/// Paths, a line each. There may be as many as there are bytes, so they are taken one by one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Paths(Bytes);
+
+impl Paths {
+    pub fn iter(&self) -> impl Iterator<Item = Bytes> {
+        self.0.split(|byte| *byte == b'\n').map(|path| self.0.slice_ref(path))
+    }
 }
 
 /// What is done to the cache.
@@ -157,10 +167,9 @@ impl Body {
         self.bytes(count.into())
     }
 
-    fn paths(&mut self) -> Result<Vec<Bytes>> {
+    fn paths(&mut self) -> Result<Paths> {
         let count = self.0.try_get_u32().map_err(|_| Error::Invalid)?;
-        let joined = self.bytes(count as usize)?;
-        Ok(joined.split(|byte| *byte == b'\n').map(|path| joined.slice_ref(path)).collect())
+        Ok(Paths(self.bytes(count as usize)?))
     }
 
     fn info(&mut self) -> Result<Info> {
@@ -202,11 +211,12 @@ mod tests {
     fn paths_are_lines() {
         let asked = parse(1004, b"\0\0\0\x05/a\n/b\0\x32\0\x01").unwrap();
         let fill = Fill {
-            paths: vec!["/a".into(), "/b".into()],
+            paths: Paths(Bytes::from_static(b"/a\n/b")),
             threads: 50,
             background: false,
             action: Action::Evict,
         };
+        assert_eq!(fill.paths.iter().collect::<Vec<_>>(), ["/a", "/b"]);
         assert_eq!(asked, Ask::Fill(fill));
     }
 
@@ -243,6 +253,29 @@ mod tests {
             (1009, b"\0\0\0\0\0\0\0\x05"),
         ] {
             assert!(matches!(parse(op, body), Err(Error::Invalid)), "{op} {body:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_are_too_odd_to_be_looked_at(op in 995u32..1012, body: Vec<u8>) {
+            if let Ok(Ask::Fill(fill)) = Ask::parse(op, Bytes::from(body.clone())) {
+                let bytes: usize = fill.paths.iter().map(|path| path.len() + 1).sum();
+                assert!(bytes <= body.len() + 1);
+            }
+        }
+
+        #[test]
+        fn every_beginning_of_a_request_is_refused_or_understood(
+            op in 1002u32..1009,
+            ino: u64,
+            lengths: [u8; 4],
+            rest: Vec<u8>,
+            cut: u8,
+        ) {
+            let mut body = [&ino.to_be_bytes()[..], &lengths, &rest].concat();
+            body.truncate(usize::from(cut));
+            let _ = Ask::parse(op, Bytes::from(body));
         }
     }
 }

@@ -4,9 +4,9 @@ use serde::{Serialize, Serializer};
 
 use super::answer::{Answer, errno_byte};
 use super::request::Summary;
-use crate::meta::Ino;
 use crate::meta::client::{Progress, TreeNode, TreeSummary};
 use crate::meta::record::FileKind;
+use crate::meta::{Caller, Ino};
 use crate::vfs::internal::Work;
 
 #[derive(Serialize)]
@@ -49,10 +49,11 @@ impl Serialize for Shown {
 }
 
 impl Work {
-    pub async fn summary(&self, ask: Summary, answer: Answer) {
+    pub async fn summary(&self, caller: &Caller, ask: Summary, answer: Answer) {
         let Summary { ino, depth, top, strict } = ask;
         let progress = Progress::default();
-        let work = self.meta.tree_summary(ino, TreeSummary { depth, top, strict }, &progress);
+        let how = TreeSummary { depth, top, strict };
+        let work = self.meta.tree_summary(caller, ino, how, &progress);
         let shown = |progress: &Progress| (progress.done() + progress.total(), progress.bytes());
         let (errno, tree) = match answer.watch(&progress, shown, work).await {
             Ok(tree) => (0, tree),

@@ -1,8 +1,13 @@
 //! What was said in a conversation: requests and answers behind each other, as a reader finds them
 //! by offset.
 
-use bytes::{Buf, Bytes, BytesMut};
+use std::sync::Arc;
 
+use bytes::{Buf, Bytes, BytesMut};
+use nix::errno::Errno;
+
+use super::answer::errno_byte;
+use crate::chunk::{Budget, Reserved};
 use crate::error::{Error, Result};
 
 /// Bytes of a request at most: the tools send some 10 000 paths in one.
@@ -21,8 +26,10 @@ pub struct Request {
     pub body: Bytes,
 }
 
-#[derive(Default)]
 pub struct Transcript {
+    memory: Arc<Budget>,
+    /// What text and request lie in.
+    room: Option<Reserved>,
     /// Where the text begins.
     start: u64,
     text: BytesMut,
@@ -40,8 +47,42 @@ pub enum Heard {
     Broken,
 }
 
+/// Room is reserved in steps, and a little is left when there is less to say.
+const STEP: usize = 16 << 10;
+
 impl Transcript {
+    pub fn new(memory: Arc<Budget>) -> Self {
+        let (text, pending) = (BytesMut::new(), BytesMut::new());
+        Self { memory, room: None, start: 0, text, pending }
+    }
+
+    /// Has room for so many bytes beside the text: more of it, or less.
+    fn hold(&mut self, more: usize) -> Result<()> {
+        let needed = (self.text.len() + more).next_multiple_of(STEP);
+        let held = self.room.as_ref().map_or(0, Reserved::bytes);
+        if needed > held {
+            let room = self.memory.try_reserve(needed - held);
+            // A reservation is never more than the whole budget, and then less than asked for.
+            let room = room
+                .filter(|room| room.bytes() >= needed - held)
+                .ok_or(Error::NoMemory(needed - held))?;
+            match &mut self.room {
+                Some(held) => held.merge(room),
+                none => *none = Some(room),
+            }
+        } else if let Some(room) = &mut self.room {
+            drop(room.split(held - needed));
+        }
+        Ok(())
+    }
+
+    /// Takes a part of a request. If there is no memory for it, what came of it before goes as well.
     pub fn hear(&mut self, bytes: &[u8]) -> Result<Heard> {
+        // Twice: the request becomes part of the text, and is worked on.
+        if let Err(error) = self.hold(2 * (self.pending.len() + bytes.len())) {
+            self.pending = BytesMut::new();
+            return Err(error);
+        }
         self.pending.extend_from_slice(bytes);
         let mut head = &self.pending[..];
         let (Ok(op), Ok(length)) = (head.try_get_u32(), head.try_get_u32()) else {
@@ -49,7 +90,7 @@ impl Transcript {
         };
         let length = length as usize;
         if length > LONGEST {
-            self.pending.clear();
+            self.pending = BytesMut::new();
             return Err(Error::TooLarge);
         }
         if head.len() < length {
@@ -61,8 +102,16 @@ impl Transcript {
         Ok(if is_broken { Heard::Broken } else { Heard::Whole(Request { op, body }) })
     }
 
+    /// The room of a request that was heard, for as long as it is worked on.
+    pub fn part_with(&mut self, request: &Request) -> Option<Reserved> {
+        self.room.as_mut().and_then(|room| room.split(request.body.len()))
+    }
+
+    /// Says something, or, if there is no memory for it, that.
     pub fn say(&mut self, bytes: &[u8]) {
-        self.text.extend_from_slice(bytes);
+        let said = self.hold(2 * self.pending.len() + bytes.len());
+        let no_memory = [errno_byte(Errno::ENOMEM)];
+        self.text.extend_from_slice(if said.is_ok() { bytes } else { &no_memory });
     }
 
     /// None at the end: there may be more later.
@@ -74,8 +123,11 @@ impl Transcript {
         let to = from.saturating_add(len).min(self.text.len());
         let bytes = Bytes::copy_from_slice(&self.text[from..to]);
         if self.text.len() > KEPT && from > BEHIND {
-            self.text.advance(BEHIND);
+            // A copy: what was read would stay in memory behind the rest.
+            self.text = BytesMut::from(&self.text[BEHIND..]);
             self.start += BEHIND as u64;
+            // It is less than before.
+            let _ = self.hold(2 * self.pending.len());
         }
         Ok(bytes)
     }
@@ -85,11 +137,15 @@ impl Transcript {
 mod tests {
     use super::*;
 
+    fn transcript() -> Transcript {
+        Transcript::new(Budget::new(16 << 20))
+    }
+
     const REQUEST: &[u8] = &[0, 0, 3, 0xed, 0, 0, 0, 3, 1, 2, 3];
 
     #[test]
     fn a_request_may_come_in_pieces() {
-        let mut transcript = Transcript::default();
+        let mut transcript = transcript();
         for byte in &REQUEST[..REQUEST.len() - 1] {
             assert_eq!(transcript.hear(&[*byte]).unwrap(), Heard::Part);
         }
@@ -99,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_answer_follows_the_request() {
-        let mut transcript = Transcript::default();
+        let mut transcript = transcript();
         transcript.hear(REQUEST).unwrap();
         assert_eq!(transcript.read(REQUEST.len() as u64, 100).unwrap(), "");
         transcript.say(b"fine");
@@ -109,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_request_longer_than_it_says_is_broken() {
-        let mut transcript = Transcript::default();
+        let mut transcript = transcript();
         assert_eq!(transcript.hear(&[REQUEST, &[9]].concat()).unwrap(), Heard::Broken);
         // The next one is heard.
         assert!(matches!(transcript.hear(REQUEST).unwrap(), Heard::Whole(_)));
@@ -117,15 +173,48 @@ mod tests {
 
     #[test]
     fn a_request_without_end_is_refused() {
-        let mut transcript = Transcript::default();
+        let mut transcript = transcript();
         let refused = transcript.hear(&[0, 0, 3, 0xec, 0xff, 0xff, 0xff, 0xff]);
         assert!(matches!(refused, Err(Error::TooLarge)));
         assert!(matches!(transcript.hear(REQUEST).unwrap(), Heard::Whole(_)));
     }
 
     #[test]
+    fn what_is_said_is_counted_and_refused_if_there_is_no_memory() {
+        let memory = Budget::new(64 << 10);
+        let mut transcript = Transcript::new(Arc::clone(&memory));
+        transcript.hear(&[0, 0, 3, 0xec, 0, 0, 0xff, 0xff]).unwrap();
+        let refused = transcript.hear(&vec![0; 40 << 10]);
+        assert!(matches!(refused, Err(Error::NoMemory(_))));
+        assert!(matches!(transcript.hear(REQUEST).unwrap(), Heard::Whole(_)));
+        transcript.say(&vec![7; 100 << 10]);
+        let end = REQUEST.len() as u64;
+        assert_eq!(transcript.read(end, 100).unwrap(), [errno_byte(Errno::ENOMEM)].as_slice());
+        assert_eq!(memory.used(), STEP);
+        drop(transcript);
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn a_request_is_counted_until_it_is_done() {
+        let memory = Budget::new(1 << 20);
+        let mut transcript = Transcript::new(Arc::clone(&memory));
+        let body = vec![b'/'; 200 << 10];
+        let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+        let heard = transcript.hear(&[&[0, 0, 3, 0xec][..], &length, &body].concat()).unwrap();
+        let Heard::Whole(request) = heard else { panic!("{heard:?}") };
+        let room = transcript.part_with(&request);
+        // What is said next lets go what is not needed, and the handle may be closed.
+        transcript.say(b"begun");
+        drop(transcript);
+        assert!(memory.used() >= request.body.len(), "{}", memory.used());
+        drop(room);
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
     fn what_was_read_goes_in_the_end() {
-        let mut transcript = Transcript::default();
+        let mut transcript = transcript();
         transcript.say(&vec![7; KEPT + 1]);
         transcript.say(b"end");
         assert_eq!(transcript.read(KEPT as u64 + 1, 9).unwrap(), "end");

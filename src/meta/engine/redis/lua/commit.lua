@@ -31,7 +31,50 @@ local function same_hash(count)
   return true
 end
 
+-- The keys that the next arguments name: a table, and where in it they begin and end. After a negative
+-- number stands the first of so many that follow each other in KEYS, after any other each of them.
+local function named()
+  local count = tonumber(take())
+  if count < 0 then
+    local first = tonumber(take())
+    return KEYS, first, first - count - 1
+  end
+  local keys = {}
+  for i = 1, count do keys[i] = KEYS[tonumber(take())] end
+  return keys, 1, count
+end
+
+-- Whether values are what the next arguments tell: after a length, all of them joined, each of that
+-- length, which is far less work than to compare each; after 0, one by one.
+local function same(values, count)
+  local length = tonumber(take())
+  if length == 0 then
+    for i = 1, count do
+      if values[i] ~= take() then return false end
+    end
+    return true
+  end
+  for i = 1, count do
+    local value = values[i]
+    if not value or #value ~= length then return false end
+  end
+  return table.concat(values) == take()
+end
+
 local function holds(letter)
+  if letter == 'G' then
+    local keys, first, last = named()
+    return same(call('MGET', unpack(keys, first, last)), last - first + 1)
+  end
+  if letter == 'g' then
+    return call('EXISTS', unpack(named())) == 0
+  end
+  if letter == 'B' then
+    local count = tonumber(take())
+    local first = at
+    at = at + count
+    return same(call('HMGET', key, unpack(ARGV, first, at - 1)), count)
+  end
   if letter == 'P' then
     local attr, head, tail = call('GET', key), take(), take()
     return attr and string.sub(attr, 1, 11) == head and string.sub(attr, 60) == tail
@@ -146,6 +189,18 @@ local function apply()
     elseif kind == 73 then -- I
       call('INCRBY', key, ARGV[at])
       at = at + 1
+    elseif kind == 90 then -- Z
+      call('DEL', unpack(named()))
+    elseif kind == 89 then -- Y
+      local pairs, keys, first, last = {}, named()
+      for i = first, last do
+        pairs[#pairs + 1] = keys[i]
+        pairs[#pairs + 1] = take()
+      end
+      call('MSET', unpack(pairs))
+    elseif kind == 65 then -- A
+      local first = tonumber(take())
+      call('HDEL', key, unpack(ARGV, first, first + tonumber(take()) - 1))
     elseif kind == 75 then -- K
       touch(tonumber(take()), take())
     elseif kind == 85 then -- U

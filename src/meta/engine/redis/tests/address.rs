@@ -93,12 +93,12 @@ fn tls_parameters_are_read_with_dashes_or_underscores() {
          &tls-server-name=redis.local&insecure-skip-verify=true",
     );
     let tls = address.tls.unwrap();
-    assert_eq!(tls.ca.unwrap().to_str(), Some("/ca.pem"));
-    assert_eq!(tls.cert.unwrap().to_str(), Some("/c.pem"));
-    assert_eq!(tls.key.unwrap().to_str(), Some("/k.pem"));
+    assert_eq!(tls.files.ca.unwrap().to_str(), Some("/ca.pem"));
+    assert_eq!(tls.files.cert.unwrap().to_str(), Some("/c.pem"));
+    assert_eq!(tls.files.key.unwrap().to_str(), Some("/k.pem"));
     assert_eq!(tls.server_name.as_deref(), Some("redis.local"));
-    assert!(tls.skip_verify);
-    assert!(!good("rediss://h?insecure-skip-verify=false").tls.unwrap().skip_verify);
+    assert!(tls.files.skip_verify);
+    assert!(!good("rediss://h?insecure-skip-verify=false").tls.unwrap().files.skip_verify);
 }
 
 #[test]

@@ -369,3 +369,84 @@ async fn a_wide_plan_fits_in_one_commit() {
     txn.commit(&changes).await.unwrap();
     assert_eq!(read_one(&engine, Key::Chunk(Ino(5), 0)).await, Record::Chunk(with));
 }
+
+/// Files of the directory 1 that are removed together.
+const MANY: std::ops::Range<u8> = 20..60;
+
+fn entry_text(ino: u8) -> String {
+    format!("\u{1}\0\0\0\0\0\0\0{}", char::from(ino))
+}
+
+/// Puts the files, reads them, lets another client meddle, and removes them by one commit.
+async fn remove_many_around(server: &Server, meddling: &[&str]) -> Result<Vec<i64>, CommitError> {
+    let engine = server.engine().await;
+    let (attr, _) = ascii_attrs();
+    for ino in MANY {
+        server.run::<redis::Value>(&["SET", &format!("i{ino}"), &attr]);
+        server.run::<redis::Value>(&["HSET", "d1", &format!("f{ino}"), &entry_text(ino)]);
+    }
+    let inos = || MANY.map(|ino| Ino(u64::from(ino)));
+    let listed: Vec<(Name, Entry)> =
+        inos().map(|ino| (name(&format!("f{ino}")), Entry { kind: FileKind::File, ino })).collect();
+    let mut txn = engine.begin();
+    assert!(txn.suppose_listed(Ino(1), &listed));
+    txn.read(&inos().map(Key::Attr).collect::<Vec<_>>()).await.unwrap();
+    server.run::<redis::Value>(meddling);
+    let mut changes = Vec::new();
+    for (name, entry) in listed {
+        changes.push(Change::RemoveEntry(Ino(1), name));
+        changes.push(Change::PutDeletedFile { ino: entry.ino, length: 0, at: 1 });
+        changes.push(Change::RemoveAttr(entry.ino));
+        changes.push(Change::RemoveXattrs(entry.ino));
+    }
+    txn.commit(&changes).await
+}
+
+#[tokio::test]
+async fn of_many_that_are_removed_together_each_is_guarded() {
+    let server = Server::start();
+    let (attr, other) = ascii_attrs();
+    let longer = format!("{attr}x");
+    for meddling in [
+        &["SET", "i33", &other][..],
+        &["SET", "i33", &longer],
+        &["SET", "i33", ""],
+        &["DEL", "i59"],
+        &["HSET", "d1", "f20", &entry_text(21)],
+        &["HSET", "d1", "f20", "odd"],
+        &["HDEL", "d1", "f59"],
+        &["MSET", "i20", &attr[1..], "i21", &longer],
+    ] {
+        let outcome = remove_many_around(&server, meddling).await;
+        assert!(is_conflict(&outcome), "{meddling:?}: {outcome:?}");
+        assert!(server.run::<i64>(&["HLEN", "d1"]) >= 39, "{meddling:?}");
+        assert_eq!(server.run::<i64>(&["EXISTS", "delfiles"]), 0, "{meddling:?}");
+    }
+    server.run::<redis::Value>(&["HSET", "x25", "user.a", "1"]);
+    remove_many_around(&server, &["HSET", "d1", "new", &entry_text(90)]).await.unwrap();
+    assert_eq!(server.run::<Vec<String>>(&["HKEYS", "d1"]), ["new"]);
+    assert_eq!(server.run::<i64>(&["ZCARD", "delfiles"]), 40);
+    assert_eq!(server.run::<Vec<String>>(&["KEYS", "[ix]??"]), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn of_many_attrs_of_several_lengths_each_is_guarded() {
+    let server = Server::start();
+    let engine = server.engine().await;
+    let (attr, other) = ascii_attrs();
+    for ino in MANY {
+        // The record of an older client lacks what came last.
+        let end = if ino % 2 == 0 { attr.len() } else { 63 };
+        server.run::<redis::Value>(&["SET", &format!("i{ino}"), &attr[..end]]);
+    }
+    let keys: Vec<Key> = MANY.map(|ino| Key::Attr(Ino(u64::from(ino)))).collect();
+    for (meddling, is_harmless) in
+        [(NOTHING, true), (&["SET", "i40", &other], false), (&["DEL", "i41"], false)]
+    {
+        let mut txn = engine.begin();
+        txn.read(&keys).await.unwrap();
+        server.run::<redis::Value>(meddling);
+        let outcome = txn.commit(&marker()).await;
+        assert_eq!(outcome.is_ok(), is_harmless, "{meddling:?}: {outcome:?}");
+    }
+}

@@ -10,6 +10,7 @@ use super::server::{Server, free_port};
 use super::*;
 use crate::error::Error;
 use crate::meta::record::{Counter, DirStat};
+use crate::outage::testing::Log;
 
 fn target(text: &'static str) -> [Change; 1] {
     [Change::PutSymlink(Ino(5), Bytes::from_static(text.as_bytes()))]
@@ -240,4 +241,26 @@ async fn a_closed_engine_refuses() {
     let engine = server.engine().await;
     engine.close().await.unwrap();
     assert!(within_patience(engine.read(&[Key::Attr(Ino(1))])).await.is_err());
+}
+
+#[tokio::test]
+async fn a_server_without_memory_is_one_line_in_the_log_and_its_end_another() {
+    let (log, _guard) = Log::begin();
+    let server = Server::start();
+    let engine = server.engine().await;
+    server.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+    for _ in 0..5 {
+        let result = engine.begin().commit(&[Change::PutAttr(Ino(5), file())]).await;
+        assert!(matches!(result, Err(CommitError::Failed(Error::NoSpace))), "{result:?}");
+        engine.add_counter(Counter::NextInode, 1).await.unwrap_err();
+    }
+    server.run::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+    for _ in 0..2 {
+        put(&engine, &[Change::PutAttr(Ino(5), file())]).await;
+    }
+    let lines: Vec<String> =
+        log.lines().into_iter().filter(|line| line.contains("the metadata server")).collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("want of memory") && lines[0].contains("OOM"), "{lines:?}");
+    assert!(lines[1].contains("writes again"), "{lines:?}");
 }

@@ -1,9 +1,11 @@
 //! A connection that many share, over a stream within the process.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::{FutureExt, poll};
 use rand::RngExt;
 use redis::{Pipeline, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -94,6 +96,24 @@ async fn all_commands_of_a_request_are_answered_in_order() {
     server.echo().await;
     server.echo().await;
     assert_eq!(asked.await.unwrap().unwrap(), [text("a"), text("b")]);
+}
+
+#[tokio::test]
+async fn a_large_request_waits_for_no_others_to_be_sent() {
+    let (ours, theirs) = duplex(1 << 20);
+    let (line, mut server) = (line(ours), Reader::new(theirs));
+    let word = "x".repeat(20 << 10);
+    let (small, large) = (echo(&["a"]), echo(&[&word]));
+    let mut first = pin!(line.exchange(&small));
+    assert!(poll!(&mut first).is_pending());
+    let mut second = pin!(line.exchange(&large));
+    assert!(poll!(&mut second).is_pending());
+    // All of it is on its way, though nobody was asked to go on.
+    assert_eq!(server.word().now_or_never().flatten().as_deref(), Some("a"));
+    assert!(server.word().now_or_never().flatten() == Some(word));
+    server.say("+1\r\n+2\r\n").await;
+    assert_eq!(first.await.unwrap(), [Value::SimpleString("1".to_owned())]);
+    assert_eq!(second.await.unwrap(), [Value::SimpleString("2".to_owned())]);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod connecting;
 mod faults;
 mod garbage;
 mod go_client;
+mod hostile;
 mod line;
 mod listing;
 mod proxy;

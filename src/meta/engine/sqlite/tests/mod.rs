@@ -67,7 +67,8 @@ impl Volume {
 }
 
 async fn open(path: &Path, parameters: &str) -> Result<Sqlite> {
-    Sqlite::open(&format!("sqlite3://{}{parameters}", path.display())).await
+    let url = format!("sqlite3://{}{parameters}", path.display());
+    Sqlite::open(&url, crate::policy::Policy::unrestricted()).await
 }
 
 fn dir_attr(mode: u16) -> Attr {

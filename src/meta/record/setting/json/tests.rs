@@ -216,3 +216,71 @@ proptest! {
         let _ = Setting::decode(&raw);
     }
 }
+
+/// A setting of the Go client of which some values were replaced by odd ones, and then some bytes.
+fn mutated() -> impl Strategy<Value = Vec<u8>> {
+    let values = prop::sample::select(vec![
+        json!(-1),
+        json!(0),
+        json!(3),
+        json!(100_000),
+        json!(i64::MAX),
+        json!(u64::MAX),
+        json!(1e300),
+        json!(null),
+        json!(true),
+        json!("../../.."),
+        json!("a\0b"),
+        json!({"0": {"ID": 300}}),
+        json!([[[]]]),
+    ]);
+    let edits = prop::collection::vec((0..FIELDS.len(), values), 0..6);
+    let bytes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3);
+    (prop::sample::select(vec![PLAIN, FULL, CONFIGURED]), edits, bytes).prop_map(
+        |(raw, edits, bytes)| {
+            let mut object: Map<String, Value> = serde_json::from_slice(raw).unwrap();
+            for (field, value) in edits {
+                object.insert(FIELDS[field].0.to_owned(), value);
+            }
+            let mut raw = serde_json::to_vec(&object).unwrap();
+            for (at, byte) in bytes {
+                let at = at.index(raw.len());
+                raw[at] = byte;
+            }
+            raw
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+    /// What passes has sizes and names that can be used.
+    #[test]
+    fn a_mutated_setting_is_refused_or_can_be_used(raw in mutated()) {
+        if let Ok(setting) = Setting::decode(&raw) && setting.check_stored().is_ok() {
+            let kib = setting.block_size;
+            prop_assert!((64..=16384).contains(&kib) && kib.count_ones() == 1);
+            prop_assert!(!setting.name.contains(['/', '.', '\0']) && !setting.name.is_empty());
+            prop_assert!(!setting.uuid.contains(['/', '.', '\0']) && !setting.uuid.is_empty());
+            prop_assert!((0..=256).contains(&setting.shards) && setting.trash_days >= 0);
+            prop_assert!(setting.compression().is_ok());
+        }
+    }
+}
+
+#[test]
+fn a_setting_that_is_too_long_is_refused() {
+    let long = |field: &str, len: usize| {
+        let mut object: Map<String, Value> = serde_json::from_slice(PLAIN).unwrap();
+        object.insert(field.to_owned(), json!("x".repeat(len)));
+        Setting::decode(&serde_json::to_vec(&object).unwrap())
+    };
+    long("Bucket", 1000).unwrap();
+    let told = long("Bucket", 100_000).unwrap_err().to_string();
+    assert!(told.contains("Bucket is longer") && told.len() < 200, "{told}");
+    let told = long("Anything", 2 << 20).unwrap_err().to_string();
+    assert!(told.contains("bytes") && told.len() < 200, "{told}");
+    let deep = format!("{{\"Tiers\": {}", "[".repeat(100_000));
+    Setting::decode(deep.as_bytes()).unwrap_err();
+}

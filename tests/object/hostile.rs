@@ -1,0 +1,211 @@
+//! A store of objects that means harm: what it sends is never taken into memory beyond what was asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jfs::object::{ObjectStore, Spec, Wanted, open};
+use jfs::{Error, Result};
+use proptest::prelude::*;
+
+use crate::hostile_server::{Harm, Hostile, chunk, chunked, nothing, ten_terabytes, whole};
+
+/// Of a body that is refused, some is on its way in buffers of both kernels.
+const IN_FLIGHT: u64 = 32 << 20;
+
+fn client(server: &Hostile) -> Arc<dyn ObjectStore> {
+    let mut spec = Spec::new("s3", &format!("http://{}/bucket?region=x", server.address));
+    spec.access_key = "anonymous".to_owned();
+    spec.retries = 0;
+    spec.get_timeout = Duration::from_mins(1);
+    open(&spec).unwrap()
+}
+
+#[track_caller]
+fn told<T: std::fmt::Debug>(outcome: Result<T>) -> String {
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, Error::Storage { .. }), "{error:?}");
+    let told = error.to_string();
+    assert!(!told.contains("no answer within"), "{told}");
+    assert!(told.len() < 2000, "{} bytes", told.len());
+    told
+}
+
+fn entry(key: &str) -> String {
+    let rest = "<LastModified>2024-01-01T00:00:00.000Z</LastModified><Size>1</Size>";
+    format!("<Contents><Key>{key}</Key>{rest}</Contents>")
+}
+
+fn listing(entries: &str, next: Option<&str>) -> String {
+    let next = match next {
+        Some(token) => format!(
+            "<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>"
+        ),
+        None => "<IsTruncated>false</IsTruncated>".to_owned(),
+    };
+    format!("<?xml version=\"1.0\"?><ListBucketResult>{next}{entries}</ListBucketResult>")
+}
+
+#[tokio::test]
+async fn a_promise_of_ten_terabytes_is_refused() {
+    let server = Hostile::store(ten_terabytes());
+    let store = client(&server);
+    let whole = told(store.get("a", Wanted::whole(4 << 20)).await);
+    assert!(whole.contains("10000000000000 bytes are to come"), "{whole}");
+    told(store.get("a", Wanted::part(0..100, 4 << 20)).await);
+}
+
+#[tokio::test]
+async fn a_body_without_an_end_is_cut_off_at_what_the_object_can_have() {
+    let piece = "x".repeat(1000);
+    let server = Hostile::store(Harm::Endless { first: chunked(200, "x"), then: chunk(&piece) });
+    let store = client(&server);
+    for wanted in [Wanted::whole(4 << 20), Wanted::part(5..10, 4 << 20), Wanted::whole(0)] {
+        let told = told(store.get("a", wanted).await);
+        assert!(told.contains("more than"), "{told}");
+    }
+    assert!(server.sent() < 3 * IN_FLIGHT, "{}", server.sent());
+}
+
+#[tokio::test]
+async fn a_part_is_no_longer_than_was_asked_for() {
+    let head = "HTTP/1.1 206 So\r\nContent-Range: bytes 0-9/100\r\nContent-Length: 5000\r\n\r\n";
+    let server = Hostile::store(Harm::Say([head.as_bytes(), &[b'x'; 5000][..]].concat()));
+    let told = told(client(&server).get("a", Wanted::part(0..10, 4 << 20)).await);
+    assert!(told.contains("5000 bytes are to come"), "{told}");
+}
+
+#[tokio::test]
+async fn an_error_without_an_end_is_cut_off() {
+    let first = chunked(500, "<Error><Code>InternalError</Code><Message>");
+    let server = Hostile::start(move |_| Harm::Endless {
+        first: first.clone(),
+        then: chunk(&"x".repeat(1000)),
+    });
+    let store = client(&server);
+    told(store.get("a", Wanted::all()).await);
+    told(store.put("a", bytes::Bytes::from_static(b"x"), 0).await);
+    told(store.list("", "", 10).await);
+    assert!(server.sent() < 3 * IN_FLIGHT, "{}", server.sent());
+}
+
+#[tokio::test]
+async fn an_error_of_many_words_is_told_in_few() {
+    let message = "many\nwords ".repeat(10_000);
+    let body = format!("<Error><Code>Odd</Code><Message>{message}</Message></Error>");
+    let answer = format!("HTTP/1.1 400 So\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let server = Hostile::store(Harm::Say(answer.into_bytes()));
+    let told = told(client(&server).get("a", Wanted::all()).await);
+    assert!(told.contains("Odd") && !told.contains('\n'), "{told}");
+}
+
+#[tokio::test]
+async fn a_listing_without_an_end_is_cut_off() {
+    let first = chunked(200, "<ListBucketResult>");
+    let server = Hostile::store(Harm::Endless { first, then: chunk(&entry("a")) });
+    told(client(&server).list("", "", 10).await);
+    assert!(server.sent() < IN_FLIGHT, "{}", server.sent());
+}
+
+#[tokio::test]
+async fn a_listing_that_gets_nowhere_ends() {
+    // The same page again and again; then pages without anything; then more keys than were asked for.
+    let same = Hostile::store(whole(&listing(&entry("a"), Some("t"))));
+    let told_of = told(client(&same).list("", "", 1000).await);
+    assert!(
+        told_of.contains("\"a\" was listed before \"a\"") || told_of.contains("anywhere"),
+        "{told_of}"
+    );
+
+    let empty = Hostile::store(whole(&listing("", Some("t"))));
+    assert!(told(client(&empty).list("", "", 1000).await).contains("without getting anywhere"));
+
+    let number = std::sync::atomic::AtomicU64::new(0);
+    let new = Hostile::start(move |_| {
+        let number = number.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        whole(&listing("", Some(&number.to_string())))
+    });
+    assert!(told(client(&new).list("", "", 1000).await).contains("without getting anywhere"));
+
+    let entries: String = (0..50).map(|i| entry(&format!("{i:03}"))).collect();
+    let many = Hostile::store(whole(&listing(&entries, None)));
+    assert!(told(client(&many).list("", "", 10).await).contains("50 keys"));
+}
+
+#[tokio::test]
+async fn headers_without_an_end_are_cut_off() {
+    for then in ["X-Many: of them\r\n", "x"] {
+        let first = b"HTTP/1.1 200 OK\r\nX-Long: ".to_vec();
+        let server = Hostile::store(Harm::Endless { first, then: then.as_bytes().to_vec() });
+        told(client(&server).get("a", Wanted::all()).await);
+        assert!(server.sent() < IN_FLIGHT, "{}", server.sent());
+    }
+}
+
+/// Answers that are nearly right, and then not.
+fn mangled() -> impl Strategy<Value = Vec<u8>> {
+    let seeds = vec![
+        listing(&entry("a%2Fb"), None),
+        listing(&(entry("a") + &entry("b")), Some("t")),
+        "<Error><Code>SlowDown</Code><Message>later</Message></Error>".to_owned(),
+        String::new(),
+    ];
+    let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..4_u8), 0..12);
+    let heads = prop::sample::select(vec![
+        "HTTP/1.1 200 OK\r\n",
+        "HTTP/1.1 206 So\r\nContent-Range: bytes 0-3/9\r\nx-amz-meta-crc32c: 7\r\n",
+        "HTTP/1.1 416 So\r\n",
+        "HTTP/1.1 503 So\r\n",
+        "HTTP/1.1 404 So\r\nLast-Modified: never\r\nx-amz-storage-class: \u{1}\r\n",
+    ]);
+    (prop::sample::select(seeds), heads, edits).prop_map(|(body, head, edits)| {
+        let length = format!("Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+        let mut raw = [head.as_bytes(), length.as_bytes(), body.as_bytes()].concat();
+        for (at, byte, how) in edits {
+            let at = at.index(raw.len());
+            match how {
+                0 => raw[at] = byte,
+                1 => raw.insert(at, byte),
+                2 => drop(raw.remove(at)),
+                _ => raw.truncate(at.max(10)),
+            }
+        }
+        raw
+    })
+}
+
+#[test]
+fn no_answer_whatever_it_is_makes_a_client_panic_or_hang() {
+    let answer = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let server = Hostile::start({
+        let answer = Arc::clone(&answer);
+        move |_| match answer.lock().unwrap().clone() {
+            empty if empty.is_empty() => nothing(),
+            // Hangs up behind it, so that nobody waits for more.
+            bytes => Harm::Say(bytes),
+        }
+    });
+    server.hang_up();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let config =
+        ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() };
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    runner
+        .run(&mangled(), |raw| {
+            *answer.lock().unwrap() = raw;
+            runtime.block_on(async {
+                let store = client(&server);
+                let asked = async {
+                    let _ = store.get("a", Wanted::whole(1000)).await;
+                    let _ = store.get("a", Wanted::part(2..5, 1000)).await;
+                    let _ = store.head("a").await;
+                    let _ = store.list("", "", 10).await;
+                    let _ = store.put("a", bytes::Bytes::new(), 0).await;
+                    let _ = store.delete("a").await;
+                };
+                tokio::time::timeout(Duration::from_mins(1), asked)
+                    .await
+                    .map_err(|_| TestCaseError::fail("no answer in time"))
+            })
+        })
+        .unwrap();
+}
