@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/kubernetes/pkg/apis/apps"
 	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/apis/networking"
 	"k8s.io/kubernetes/pkg/apis/policy"
 )
 
@@ -14,6 +15,7 @@ func (c *cluster) checkSelectors() {
 	each(c, func(id string, budget *policy.PodDisruptionBudget) {
 		c.checkSelects(id, budget.Namespace, budget.Spec.Selector)
 	})
+	each(c, func(id string, rules *networking.NetworkPolicy) { c.checkNetwork(id, rules) })
 	each(c, func(id string, service *core.Service) { c.checkService(id, service) })
 	each(c, func(id string, monitor *monitoring.ServiceMonitor) { c.checkMonitor(id, monitor) })
 	c.eachTemplate(func(id, namespace string, template *core.PodTemplateSpec) {
@@ -35,6 +37,24 @@ func (c *cluster) checkSelects(id, namespace string, selector *metav1.LabelSelec
 	}
 	if len(c.selected(namespace, chosen)) == 0 {
 		c.find(id, "selects no pods")
+	}
+}
+
+// A policy for ports that no pod has keeps out those whom it is meant to let in.
+func (c *cluster) checkNetwork(id string, rules *networking.NetworkPolicy) {
+	c.checkSelects(id, rules.Namespace, &rules.Spec.PodSelector)
+	chosen, err := metav1.LabelSelectorAsSelector(&rules.Spec.PodSelector)
+	if err != nil {
+		return
+	}
+	for _, template := range c.selected(rules.Namespace, chosen) {
+		for _, rule := range rules.Spec.Ingress {
+			for _, port := range rule.Ports {
+				if port.Port != nil && !hasPort(template, port.Port.StrVal, port.Port.IntVal) {
+					c.find(id, "lets in to port %s, which a pod does not have", port.Port.String())
+				}
+			}
+		}
 	}
 }
 

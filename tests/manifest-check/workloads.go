@@ -140,6 +140,16 @@ func mountAt(pod *core.PodSpec, container, where string) *core.VolumeMount {
 	return nil
 }
 
+// The name of a port of the container.
+func portNamed(container *core.Container, number string) string {
+	for _, port := range container.Ports {
+		if strconv.Itoa(int(port.ContainerPort)) == number {
+			return port.Name
+		}
+	}
+	return ""
+}
+
 // What our own program needs around it.
 func (c *cluster) checkDriver(id string, template *core.PodTemplateSpec, container *core.Container) {
 	pod := &template.Spec
@@ -150,8 +160,16 @@ func (c *cluster) checkDriver(id string, template *core.PodTemplateSpec, contain
 		c.find(id, "the driver is not told its node")
 	}
 	_, port, _ := strings.Cut(value(flags, "http"), ":")
-	if !slices.ContainsFunc(container.Ports, func(p core.ContainerPort) bool { return strconv.Itoa(int(p.ContainerPort)) == port }) {
-		c.find(id, "--http has port %q, which the container does not have", port)
+	_, health, _ := strings.Cut(value(flags, "health"), ":")
+	for flag, port := range map[string]string{"http": port, "health": health} {
+		if portNamed(container, port) == "" {
+			c.find(id, "--%s has port %q, which the container does not have", flag, port)
+		}
+	}
+	for _, probe := range []*core.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
+		if probe != nil && probe.HTTPGet != nil && probe.HTTPGet.Port.String() != portNamed(container, health) {
+			c.find(id, "a probe asks port %s, and health is at %s", probe.HTTPGet.Port.String(), health)
+		}
 	}
 	if scraped, there := template.Annotations["prometheus.io/port"]; there && scraped != port {
 		c.find(id, "Prometheus is sent to port %s, not %s", scraped, port)
@@ -171,6 +189,7 @@ func (c *cluster) checkDriver(id string, template *core.PodTemplateSpec, contain
 		if privileged {
 			c.find(id, "a controller needs no privileges")
 		}
+		c.checkTokens(id, pod)
 	case "node", "all":
 		if !privileged {
 			c.find(id, "a node cannot mount without being privileged")
@@ -178,6 +197,21 @@ func (c *cluster) checkDriver(id string, template *core.PodTemplateSpec, contain
 		c.checkNode(id, pod, flags, name)
 	default:
 		c.find(id, "unknown mode %q", mode)
+	}
+}
+
+// Where a container finds the token of its account.
+const tokens = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// Who asks the Kubernetes API has a token, and nobody has one unasked.
+func (c *cluster) checkTokens(id string, pod *core.PodSpec) {
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+		c.find(id, "every container gets the token of the account")
+	}
+	for _, container := range pod.Containers {
+		if container.Name != driver && mountAt(pod, container.Name, tokens) == nil {
+			c.find(id, "%s has no token", container.Name)
+		}
 	}
 }
 
@@ -209,6 +243,9 @@ func (c *cluster) checkNode(id string, pod *core.PodSpec, flags []flagged, name 
 		c.find(id, "%d programs register the driver with kubelet", registrars)
 	}
 	kubelet := path.Dir(path.Dir(socket.HostPath.Path))
+	if below := value(flags, "kubelet-dir"); below != kubelet {
+		c.find(id, "volumes are published below %s, not below %s", kubelet, below)
+	}
 	for _, where := range []string{kubelet, value(flags, "state-dir")} {
 		mount := mountAt(pod, driver, where)
 		if mount == nil || mount.MountPropagation == nil || *mount.MountPropagation != core.MountPropagationBidirectional {

@@ -13,6 +13,7 @@ type Break = (&'static str, &'static str, &'static str, &'static str);
 const NODE: &str = "kubernetes/base/node.yaml";
 const CONTROLLER: &str = "kubernetes/base/controller.yaml";
 const RBAC: &str = "kubernetes/base/rbac.yaml";
+const NETWORK: &str = "kubernetes/base/networkpolicy.yaml";
 const DRIVER: &str = "kubernetes/base/csidriver.yaml";
 const BASE: &str = "kubernetes/base/kustomization.yaml";
 
@@ -78,7 +79,7 @@ fn what_only_a_cluster_would_show_is_found() {
             "--cache-dir=/cache is not a mount",
         ),
         (NODE, "PeriodSeconds: 150", "PeriodSeconds: 100", "does not leave time to drain"),
-        (NODE, "name: http\n", "name: web\n", "a probe asks at port http"),
+        (NODE, "name: health\n", "name: web\n", "a probe asks at port health"),
         (
             NODE,
             "serviceAccountName: jfs-csi-node",
@@ -109,6 +110,12 @@ fn what_only_a_cluster_would_show_is_found() {
             "prometheus.io/port: \"9568\"",
             "Prometheus is sent to port 9568",
         ),
+        (
+            NODE,
+            "path: /readyz\n              port: health",
+            "path: /readyz\n              port: http",
+            "a probe asks port http",
+        ),
         (DRIVER, "requiresRepublish: true", "requiresRepublish: false", "requiresRepublish"),
         (
             CONTROLLER,
@@ -129,6 +136,20 @@ fn what_only_a_cluster_would_show_is_found() {
             "selects no pods",
         ),
         (BASE, "newTag: v6.2.1", "newTag: latest", "has no version"),
+        (
+            NODE,
+            "--kubelet-dir=/var/lib/kubelet",
+            "--kubelet-dir=/var/lib",
+            "published below /var/lib/kubelet, not below /var/lib",
+        ),
+        (CONTROLLER, "mountPath: /var/run/secrets", "mountPath: /run/secrets", "has no token"),
+        (
+            CONTROLLER,
+            "      automountServiceAccountToken: false\n      priority",
+            "      priority",
+            "every container gets the token",
+        ),
+        (NETWORK, "port: http", "port: web", "lets in to port web"),
         (
             RBAC,
             "resources: [secrets]\n    verbs: [get]",

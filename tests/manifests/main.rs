@@ -15,6 +15,7 @@ const EVERYTHING: &str = "helm:deploy/helm/jfs-csi?values=tests/manifests/everyt
 const BASE: &str = "kustomize:deploy/kubernetes";
 const SNAPSHOTS: &str = "kustomize:deploy/kubernetes/overlays/snapshots";
 const REGISTRAR: &str = "kustomize:deploy/kubernetes/overlays/registrar";
+const BOTH: &str = "kustomize:deploy/kubernetes/overlays/registrar-snapshots";
 const EXAMPLES: &str = "files:deploy/examples";
 
 #[test]
@@ -27,6 +28,21 @@ fn the_overlays_and_the_examples_are_sound() {
     // Together: the examples need snapshots, whose class names the Secret of the examples.
     Checker::here().passes(&[SNAPSHOTS, EXAMPLES]);
     Checker::here().passes(&[REGISTRAR]);
+    Checker::here().passes(&[BOTH, EXAMPLES]);
+}
+
+#[test]
+fn only_the_example_of_attributes_needs_a_new_provisioner() {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/examples");
+    let needs = |text: &str| text.contains("  csi.storage.k8s.io/controller-modify-secret-");
+    let mut found: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if needs(&std::fs::read_to_string(&path).unwrap()) {
+            found.push(path.file_name().unwrap().to_string_lossy().into_owned());
+        }
+    }
+    assert_eq!(found, ["attributes-class.yaml"]);
 }
 
 #[test]
@@ -34,6 +50,7 @@ fn the_chart_is_sound_as_it_comes_and_with_everything_switched_on() {
     Checker::here().passes(&[CHART]);
     Checker::here().passes(&[EVERYTHING]);
     Checker::here().passes(&[&format!("{CHART}?set=node.hostNetwork=true")]);
+    Checker::here().passes(&[&format!("{CHART}?set=controller.allSecrets=true")]);
 }
 
 #[test]
@@ -42,6 +59,10 @@ fn the_chart_makes_the_objects_of_kustomize() {
     checker.agrees(CHART, BASE);
     checker.agrees(&format!("{CHART}?set=snapshots.enabled=true"), SNAPSHOTS);
     checker.agrees(&format!("{CHART}?set=node.registrar.enabled=true"), REGISTRAR);
+    checker.agrees(
+        &format!("{CHART}?set=node.registrar.enabled=true&set=snapshots.enabled=true"),
+        BOTH,
+    );
     assert!(
         !checker.run(&["same", EVERYTHING, BASE]).findings.is_empty(),
         "the comparison finds nothing between different objects"
@@ -57,12 +78,44 @@ fn the_chart_refuses_values_that_it_does_not_know() {
         "kubeletDir=/var/lib/kubelet/",
         "node.memoryBudget=much",
         "controller.replicas=0",
+        "allow.everything=true",
+        "allow.localStorage=relative",
+        "allow.inlineProfile=anybody",
+        "allow.mountOptions={storage}",
+        "node.cacheOptions={writeback}",
         "secrets[0].name=x",
         "storageClasses[0].name=x",
     ] {
         let refused = Checker::here().run(&["render", &format!("{CHART}?set={set}")]);
         assert!(refused.stderr.contains("schema"), "{set}: {}", refused.stderr);
     }
+}
+
+#[test]
+fn nothing_is_allowed_and_there_are_no_inline_volumes_unless_the_values_say_so() {
+    let checker = Checker::here();
+    for source in [CHART, BASE, SNAPSHOTS, REGISTRAR] {
+        let rendered = checker.run(&["render", source]).stdout;
+        assert!(rendered.contains("kind: CSIDriver"), "{source}");
+        assert!(!rendered.contains("--allow-"), "{source}");
+        assert!(!rendered.contains("- Ephemeral"), "{source}");
+    }
+    let rendered = checker.run(&["render", EVERYTHING]).stdout;
+    for word in [
+        "--allow-local-storage=/srv/local",
+        "--allow-files-below=/etc/jfs-csi/files",
+        "--allow-instance-credentials",
+        "--allow-link-local",
+        "--allow-loopback",
+        "--allow-inline-volumes",
+        "--allow-mount-options=suid,cache-dir",
+        "--allow-inline-options=subPath,writeback",
+    ] {
+        assert_eq!(rendered.matches(word).count(), 2, "{word}: on nodes and in the controller");
+    }
+    assert!(rendered.contains("--cache-options=cache-size=200G,free-space-ratio=0.2"));
+    assert!(rendered.contains("- Ephemeral"));
+    assert!(rendered.contains("csi-ephemeral-volume-profile: baseline"));
 }
 
 #[test]

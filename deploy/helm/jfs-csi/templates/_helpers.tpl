@@ -19,12 +19,74 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{- define "jfs-csi.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ include "jfs-csi.reference" (merge (dict "tag" (.Values.image.tag | default .Chart.AppVersion)) .Values.image) }}
+{{- end -}}
+
+{{/* By its digest if it has one. Takes an image of the values. */}}
+{{- define "jfs-csi.reference" -}}
+{{ .repository }}{{ if get . "digest" }}@{{ .digest }}{{ else }}:{{ .tag }}{{ end }}
 {{- end -}}
 
 {{/* Where kubelet finds the socket. */}}
 {{- define "jfs-csi.socketDir" -}}
 {{ .Values.kubeletDir }}/plugins/{{ .Values.driverName }}
+{{- end -}}
+
+{{/* What volumes may name beyond the least, as arguments of the driver. */}}
+{{- define "jfs-csi.allowed" -}}
+{{- with .Values.allow -}}
+{{- if .localStorage }}
+- --allow-local-storage={{ .localStorage }}
+{{- end }}
+{{- if .filesSecret }}
+- --allow-files-below=/etc/jfs-csi/files
+{{- end }}
+{{- if .instanceCredentials }}
+- --allow-instance-credentials
+{{- end }}
+{{- if .linkLocal }}
+- --allow-link-local
+{{- end }}
+{{- if .loopback }}
+- --allow-loopback
+{{- end }}
+{{- if .inlineVolumes }}
+- --allow-inline-volumes
+{{- end }}
+{{- with .mountOptions }}
+- --allow-mount-options={{ join "," . }}
+{{- end }}
+{{- with .inlineOptions }}
+- --allow-inline-options={{ join "," . }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* What that needs to be seen by the driver: volumeMounts and volumes. */}}
+{{- define "jfs-csi.allowedMounts" -}}
+{{- with .Values.allow.localStorage }}
+- name: local-storage
+  mountPath: {{ . }}
+{{- end }}
+{{- if .Values.allow.filesSecret }}
+- name: files
+  mountPath: /etc/jfs-csi/files
+  readOnly: true
+{{- end }}
+{{- end -}}
+
+{{- define "jfs-csi.allowedVolumes" -}}
+{{- with .Values.allow.localStorage }}
+- name: local-storage
+  hostPath:
+    path: {{ . }}
+    type: DirectoryOrCreate
+{{- end }}
+{{- with .Values.allow.filesSecret }}
+- name: files
+  secret:
+    secretName: {{ . }}
+{{- end }}
 {{- end -}}
 
 {{- define "jfs-csi.scraped" -}}
@@ -43,7 +105,7 @@ capabilities:
 {{/* A sidecar of the controller. Takes a dict of name, values, port and args. */}}
 {{- define "jfs-csi.sidecar" -}}
 - name: csi-{{ .name }}
-  image: {{ .values.image.repository }}:{{ .values.image.tag }}
+  image: {{ include "jfs-csi.reference" .values.image }}
   imagePullPolicy: {{ .values.image.pullPolicy }}
   args:
     - --csi-address=/csi/csi.sock
@@ -68,4 +130,12 @@ capabilities:
   volumeMounts:
     - name: socket
       mountPath: /csi
+    {{- include "jfs-csi.tokenMount" . | nindent 4 }}
+{{- end -}}
+
+{{/* Where a container that asks the Kubernetes API finds who it is. */}}
+{{- define "jfs-csi.tokenMount" -}}
+- name: token
+  mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+  readOnly: true
 {{- end -}}
