@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Brings up a Kubernetes of one node, installs the driver with the manifests as they are, and runs the
+# scenarios of tests/cluster/scenarios on it.
+#
+# usage: tests/cluster/run.sh [WORD...]         the scenarios whose name has one of the words; all without
+#        tests/cluster/run.sh -- COMMAND...     COMMAND in a cluster with the driver, to look around
+#
+# Everything runs in network, mount and process namespaces of its own: when the first process in them ends,
+# for whatever reason, all others end, and mounts and addresses go. What is left, files and control groups,
+# lies in two places and is removed here, also after a run that was killed.
+#
+# JFS_CSI names a driver that is built already.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+project=$(cd "$here/../.." && pwd)
+state=${XDG_CACHE_HOME:-$HOME/.cache}/jfs/cluster
+# Two runs with other folders are in nobody's way.
+group=jfs-cluster-$(sha256sum <<<"$state" | cut -c1-8)
+
+fail() {
+  echo "tests/cluster/run.sh: $*" >&2
+  exit 1
+}
+
+[ "$(id -u)" -eq 0 ] || fail "only root can make the namespaces"
+for program in containerd runc etcd dnsmasq iptables ip conntrack openssl jq busybox redis-server strip; do
+  command -v "$program" >/dev/null || fail "$program is missing; run: ./check cluster"
+done
+
+driver=${JFS_CSI:-}
+if [ -z "$driver" ]; then
+  target=${CARGO_TARGET_DIR:-$project/target}
+  (cd "$project" && cargo build --locked --quiet --profile suites --bin jfs-csi --target-dir "$target" >&2)
+  driver=$target/suites/jfs-csi
+fi
+
+remove_groups() {
+  local root tries
+  # Until the last process in them is gone.
+  for tries in $(seq 50); do
+    if ! compgen -G "/sys/fs/cgroup/*/$group" >/dev/null && [ ! -d "/sys/fs/cgroup/$group" ]; then return 0; fi
+    [ "$tries" -eq 1 ] || sleep 0.2
+    remove_empty_groups
+  done
+}
+
+remove_empty_groups() {
+  local root
+  for root in /sys/fs/cgroup/*/"$group" /sys/fs/cgroup/"$group"; do
+    if [ -d "$root" ]; then find "$root" -depth -type d -exec rmdir {} \; 2>/dev/null || true; fi
+  done
+}
+
+mkdir -p "$(dirname "$state")"
+exec 8>"$state.lock"
+flock -n 8 || fail "another run uses $state"
+remove_groups
+rm -rf "$state"
+mkdir -p "$state"/{images,logs,bin}
+
+finish() {
+  local status=$?
+  set +e
+  if [ -n "${inside:-}" ]; then
+    kill -KILL "$inside" 2>/dev/null || true
+    wait "$inside" 2>/dev/null || true
+  fi
+  remove_groups
+  if [ "$status" -ne 0 ] && [ -d "$state/logs" ]; then
+    rm -rf "$state.logs"
+    mv "$state/logs" "$state.logs"
+    echo "tests/cluster/run.sh: logs are in $state.logs" >&2
+  fi
+  rm -rf "$state"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+for set in kubernetes sidecars helm suite; do
+  built=$("$here/programs/build.sh" "$set")
+  ln -sf "$built"/* "$state/bin/"
+done
+"$here/images.sh" "$state/images" "$driver"
+
+# Ends with this shell, and takes everything inside with it. In the background, so that a signal is heard at once.
+setpriv --pdeathsig KILL \
+  unshare --net --mount --pid --ipc --uts --fork --kill-child --mount-proc --propagation private \
+  "$here/inside.sh" "$state" "$group" "$@" 8>&- <&0 &
+inside=$!
+wait "$inside"

@@ -1,0 +1,26 @@
+# Claims that are only read.
+
+a_claim_for_reading_is_read_only_in_the_pod_and_on_the_host() {
+  claim readers 10Mi ReadOnlyMany
+  # The pod does not ask for it.
+  pod reader readers
+  ready reader
+  if within reader 'touch /data/f'; then fail "the pod writes"; fi
+  local at count=0
+  for at in $(mounts_of "$(volume_of readers)" | grep '/mount$'); do
+    count=$((count + 1))
+    if touch "$at/f"; then fail "the host writes to $at"; fi
+  done
+  same "mounts of the pod" "$count" 1
+}
+
+a_pod_that_asks_to_read_does_not_write() {
+  claim both 10Mi
+  pod writer both
+  VOLUME=', readOnly: true' pod reader both
+  ready writer reader
+  within writer 'echo data >/data/f'
+  same "what the reader reads" "$(within reader 'cat /data/f')" data
+  if within reader 'touch /data/g'; then fail "the reader writes"; fi
+  within writer 'touch /data/g'
+}
