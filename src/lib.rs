@@ -23,6 +23,7 @@ pub mod runtime;
 pub mod scrape;
 pub mod secret;
 pub mod slice;
+pub mod sync;
 mod tls;
 pub mod vfs;
 pub mod volume;

@@ -2,11 +2,12 @@
 //! requests fail in between.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::{info, warn};
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// What fails for less is made good by trying again, and nobody needs to know.
 const SHORT: Duration = Duration::from_secs(2);
@@ -101,15 +102,16 @@ impl Outage {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
 /// A log that tests can read.
 #[cfg(test)]
 pub mod testing {
+    use crate::sync::Mutex;
     use std::io;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use tracing::subscriber::DefaultGuard;
     use tracing_subscriber::fmt::MakeWriter;
@@ -119,7 +121,7 @@ pub mod testing {
 
     impl io::Write for Log {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
+            self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -145,7 +147,7 @@ pub mod testing {
         }
 
         pub fn lines(&self) -> Vec<String> {
-            let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+            let text = String::from_utf8(self.0.lock().clone()).unwrap();
             text.lines().map(str::to_owned).collect()
         }
     }

@@ -4,11 +4,13 @@ mod whole;
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
 use whole::{Drawn, Excess, Whole};
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// Counted in units, since a permit cannot count further than 32 bits.
 const UNIT: usize = 1 << 10;
@@ -187,7 +189,7 @@ impl Budget {
     }
 
     fn keepers(&self) -> MutexGuard<'_, Vec<Weak<dyn Reclaim>>> {
-        self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.keepers.lock()
     }
 
     fn units_of(&self, bytes: usize) -> u32 {
@@ -350,7 +352,7 @@ mod tests {
         struct Keeper(Mutex<Vec<Reserved>>);
         impl Reclaim for Keeper {
             fn reclaim(&self, bytes: usize) -> usize {
-                let mut kept = self.0.lock().unwrap();
+                let mut kept = self.0.lock();
                 let mut given = 0;
                 while given < bytes
                     && let Some(one) = kept.pop()

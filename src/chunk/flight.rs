@@ -3,7 +3,7 @@
 //! A flight is a task of its own: it goes on when the one who started it gives up.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::BlockKey;
 use crate::error::{Error, Result};
+use crate::sync::{Mutex, MutexGuard};
 
 type Outcome = Result<Bytes>;
 
@@ -74,7 +75,7 @@ impl Flights {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<BlockKey, Flight>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 

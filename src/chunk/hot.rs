@@ -4,13 +4,14 @@
 //! They are kept for convenience: when somebody waits for memory, they go.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use lru::LruCache;
 
 use super::budget::{Budget, Reclaim};
 use super::{BlockKey, Reserved};
+use crate::sync::{Mutex, MutexGuard};
 
 /// The blocks of one volume. Each carries its reservation, also beyond its time in here.
 pub struct Hot {
@@ -117,7 +118,7 @@ impl Hot {
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 }
 

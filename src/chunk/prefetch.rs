@@ -5,13 +5,14 @@
 //! turns.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
 use super::flight::Boarding;
 use super::read::Purpose;
 use super::{BlockKey, Store};
+use crate::sync::Mutex;
 
 /// Blocks that follow a read of a part of them. What does not fit is forgotten.
 pub struct Followers {
@@ -29,12 +30,12 @@ impl Followers {
     }
 
     fn add(&self, block: BlockKey) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         waiting.len() < self.limit && waiting.insert(block)
     }
 
     fn remove(&self, block: BlockKey) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&block);
+        self.waiting.lock().remove(&block);
     }
 }
 

@@ -1,7 +1,6 @@
 //! Reading: from memory, from the cache, from the bucket, in this order.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures::future::try_join_all;
@@ -11,6 +10,7 @@ use super::hot::accounted;
 use super::{BlockKey, Budget, Reserved, Store};
 use crate::error::{Error, Result};
 use crate::slice::SliceSize;
+use crate::sync::Mutex;
 
 /// Some bytes of one block.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Room<'_> {
         match self {
             Self::Open(budget) => budget.try_reserve(bytes).ok_or(Short::NoRoom),
             Self::Ample(all) => {
-                let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut all = all.lock();
                 // A block larger than the whole budget has all of it.
                 let bytes = bytes.min(all.bytes());
                 all.split(bytes).ok_or(Short::NoRoom)
@@ -66,7 +66,7 @@ impl Room<'_> {
         match self {
             Self::Open(_) => drop(reserved),
             Self::Ample(all) => {
-                all.lock().unwrap_or_else(PoisonError::into_inner).merge(reserved);
+                all.lock().merge(reserved);
             }
         }
     }

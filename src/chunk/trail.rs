@@ -2,11 +2,11 @@
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use lru::LruCache;
 
 use super::BlockKey;
+use crate::sync::Mutex;
 
 /// Blocks remembered: more streams than that at once are as good as random.
 const BLOCKS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
@@ -25,7 +25,7 @@ impl Default for Trail {
 impl Trail {
     /// Takes note of a read. Answers whether it goes on where the last one of this block ended.
     pub fn goes_on(&self, block: BlockKey, part: &Range<u32>) -> bool {
-        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ends = self.ends.lock();
         ends.put(block, part.end) == Some(part.start)
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt::Display;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tonic::Status;
+
+use crate::sync::Mutex;
 
 /// How many have a turn with each thing, by its name.
 type Turns = HashMap<String, Holders>;
@@ -33,7 +35,7 @@ impl Busy {
     /// The turn for `kind` (such as `volume`) `name`, alone; ABORTED if someone else has it.
     pub fn begin(&self, kind: &str, name: impl Display) -> Result<Turn, Status> {
         let name = format!("{kind} {name}");
-        match lock(&self.turns).entry(name.clone()) {
+        match self.turns.lock().entry(name.clone()) {
             Entry::Occupied(_) => Err(taken(&name)),
             Entry::Vacant(free) => {
                 free.insert(Holders::One);
@@ -45,7 +47,7 @@ impl Busy {
     /// As [`Busy::begin`], beside others who only look at it.
     pub fn share(&self, kind: &str, name: impl Display) -> Result<Turn, Status> {
         let name = format!("{kind} {name}");
-        match lock(&self.turns).entry(name.clone()).or_insert(Holders::Several(0)) {
+        match self.turns.lock().entry(name.clone()).or_insert(Holders::Several(0)) {
             Holders::One => Err(taken(&name)),
             Holders::Several(count) => {
                 *count += 1;
@@ -57,7 +59,7 @@ impl Busy {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut turns = lock(&self.turns);
+        let mut turns = self.turns.lock();
         match turns.get_mut(&self.name) {
             Some(Holders::Several(count)) if *count > 1 => *count -= 1,
             _ => {
@@ -69,10 +71,6 @@ impl Drop for Turn {
 
 fn taken(name: &str) -> Status {
     Status::aborted(format!("another operation on {name} is under way"))
-}
-
-fn lock(turns: &Mutex<Turns>) -> MutexGuard<'_, Turns> {
-    turns.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Probes have a listener of their own: whoever reads metrics, or pretends to, holds up none of them.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::body::Bytes;
@@ -15,6 +15,7 @@ use super::gate::{Gate, Phase};
 use super::registration::Refusal;
 use crate::error::{Error, Result};
 use crate::scrape::{self, Bounds, Text};
+use crate::sync::Mutex;
 
 /// Where everything that is counted is to be found, at the moment.
 pub type Registries = Arc<dyn Fn() -> Vec<Registry> + Send + Sync>;
@@ -84,7 +85,7 @@ impl Page {
         if path != scrape::METRICS || ![Method::GET, Method::HEAD].contains(method) {
             return scrape::metrics(method, path, &[]);
         }
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock();
         if let Some((at, text)) = &*made
             && at.elapsed() < FRESH
         {
@@ -128,13 +129,13 @@ mod tests {
         let asked = Arc::new(Mutex::new(0));
         let count = Arc::clone(&asked);
         let registries: Registries = Arc::new(move || {
-            *count.lock().unwrap() += 1;
+            *count.lock() += 1;
             vec![Registry::new()]
         });
         let page = Page { registries, made: Mutex::default() };
         let status = |path| page.answer(&Method::GET, path).status();
         assert_eq!((status("/metrics"), status("/metrics")), (StatusCode::OK, StatusCode::OK));
-        assert_eq!(*asked.lock().unwrap(), 1);
+        assert_eq!(*asked.lock(), 1);
         assert_eq!((status(ALIVE), status(READY)), (StatusCode::NOT_FOUND, StatusCode::NOT_FOUND));
     }
 }

@@ -1,7 +1,7 @@
 //! Getting known to kubelet without a helper beside the driver.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 use tracing::{error, info};
@@ -10,6 +10,7 @@ use super::proto::registration::registration_server::Registration;
 use super::proto::registration::{
     InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
 };
+use crate::sync::Mutex;
 
 /// Characters of kubelet's words that are kept.
 const LONGEST: usize = 1000;
@@ -21,11 +22,11 @@ pub struct Refusal(Arc<Mutex<Option<String>>>);
 impl Refusal {
     /// Kubelet's words, of its last answer.
     pub fn cause(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
     fn set(&self, cause: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cause;
+        *self.0.lock() = cause;
     }
 }
 

@@ -4,12 +4,13 @@
 //! its buffer, and receiving goes on with another: the data is not copied. A small one is, since a
 //! buffer is as large as the largest request.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::abi::{IN_HEADER, WRITE_IN};
 use super::load::RequestMemory;
+use crate::sync::{Mutex, MutexGuard};
 
 const PAGE: usize = 4096;
 
@@ -66,7 +67,7 @@ impl Spare {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.buffers.lock()
     }
 }
 

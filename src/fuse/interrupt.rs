@@ -5,9 +5,10 @@
 //! again, so one that finds nobody, because the request was answered at once, does no harm.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
+
+use crate::sync::Mutex;
 
 /// Early interrupts that are kept. Only a request that is still with its receiver can have one, so
 /// the rest are leftovers.
@@ -34,7 +35,7 @@ impl Interrupts {
     /// be the case.
     pub fn enter(&self, unique: u64) -> CancellationToken {
         let token = CancellationToken::new();
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.0.lock();
         if let Some(index) = table.early.iter().position(|early| early.target == unique) {
             table.early.remove(index);
             token.cancel();
@@ -45,13 +46,13 @@ impl Interrupts {
 
     /// The request was answered.
     pub fn leave(&self, unique: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).waiting.remove(&unique);
+        self.0.lock().waiting.remove(&unique);
     }
 
     /// An INTERRUPT (`unique`) came for a request (`target`). Answers the number of an earlier one
     /// that gives way to it: the kernel is told to try that again, and knows whether it must.
     pub fn interrupt(&self, unique: u64, target: u64) -> Option<u64> {
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.0.lock();
         if let Some(token) = table.waiting.get(&target) {
             let token = token.clone();
             drop(table);
@@ -109,7 +110,7 @@ mod tests {
         for n in 100..100 + EARLY_MAX as u64 {
             interrupts.interrupt(2 * n + 1, 2 * n);
         }
-        let table = interrupts.0.lock().unwrap();
+        let table = interrupts.0.lock();
         assert!(table.early.iter().all(|early| early.target != 4));
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use bytes::Bytes;
@@ -19,6 +19,7 @@ use super::abi::{flag, notify};
 use super::head::Head;
 use super::link::Link;
 use crate::meta::Ino;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Messages that may wait to be sent.
 const WAITING_MAX: usize = 16_384;
@@ -107,7 +108,7 @@ impl Notifier {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn push(&self, item: Item) -> bool {
@@ -123,8 +124,8 @@ impl Queue {
     /// The next to be sent; `None` when closed and empty.
     fn next(&self) -> Option<Item> {
         let waiting = |state: &mut State| state.waiting.is_empty() && !state.closed;
-        let state = self.changed.wait_while(self.lock(), waiting);
-        state.unwrap_or_else(PoisonError::into_inner).waiting.pop_front()
+        let mut state = self.changed.wait_while(self.lock(), waiting);
+        state.waiting.pop_front()
     }
 }
 

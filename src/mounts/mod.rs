@@ -19,7 +19,7 @@ mod wanted;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -40,6 +40,7 @@ use crate::fuse::{RequestMemory, Unmount, mounts_below, unmount};
 use crate::meta::client::{Progress, Removal};
 use crate::meta::{Caller, Meta, Name};
 use crate::page;
+use crate::sync::{Mutex, MutexGuard};
 use crate::vfs::internal::Shown;
 use bind::TargetRoot;
 use memory::Sizes;
@@ -398,7 +399,7 @@ impl Mounts {
     }
 
     fn table(&self) -> MutexGuard<'_, HashMap<VolumeId, Arc<Pv>>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 }
 

@@ -1,12 +1,13 @@
 //! Things that several use: opened for the first, closed after the last.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::error::Result;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Who opens or closes one thing keeps nobody from another.
 pub struct Shared<T> {
@@ -82,7 +83,7 @@ impl<T> Shared<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Slot<T>>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock()
     }
 }
 

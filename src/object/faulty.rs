@@ -1,8 +1,8 @@
 //! A store that fails on purpose: for tests and benches of everything above.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +12,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::{Object, ObjectStore, Wanted};
 use crate::error::{Error, Result};
+use crate::sync::Mutex;
 
 /// What goes wrong with one request.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -84,8 +85,8 @@ impl FaultyStore {
         self.requests.load(Ordering::Relaxed)
     }
 
-    fn plan(&self) -> std::sync::MutexGuard<'_, Plan> {
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    fn plan(&self) -> crate::sync::MutexGuard<'_, Plan> {
+        self.plan.lock()
     }
 
     fn next(&self) -> Fault {

@@ -1,13 +1,14 @@
 //! A store that can be exchanged while it is used: keys and buckets change while a volume is
 //! mounted.
 
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::{Object, ObjectStore, Wanted};
 use crate::error::Result;
+use crate::sync::RwLock;
 
 /// Whatever store was set last. A request ends on the store that it began on.
 pub struct Live {
@@ -29,7 +30,7 @@ impl Live {
 
     /// From now on, requests go to this store.
     pub fn set(&self, store: Arc<dyn ObjectStore>) {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.write();
         let last = self.place.last();
         if last.name != store.place() {
             // Nobody else adds a place: the lock is held.
@@ -39,7 +40,7 @@ impl Live {
     }
 
     fn current(&self) -> Arc<dyn ObjectStore> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current.read())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::{Object, ObjectStore, Wanted};
 use crate::error::{Error, Result};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Buckets that are known by a name, for as long as the process lives.
 static NAMED: LazyLock<Mutex<HashMap<String, Arc<MemStore>>>> = LazyLock::new(Mutex::default);
@@ -31,13 +32,13 @@ impl MemStore {
     /// process, so that a volume can be opened again.
     pub fn named(name: &str) -> Arc<Self> {
         let place = format!("mem://{}", name.strip_prefix("mem://").unwrap_or(name));
-        let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = NAMED.lock();
         let store = named.entry(place.clone());
         Arc::clone(store.or_insert_with(|| Arc::new(Self { place, ..Self::default() })))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, (Bytes, SystemTime)>> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+        self.objects.lock()
     }
 }
 

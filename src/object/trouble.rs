@@ -1,10 +1,10 @@
 //! What is wrong with a store at the moment, as far as its last requests tell.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::outage::{OBJECTS, Outage};
+use crate::sync::{Mutex, MutexGuard};
 
 /// A failure counts for so long, unless something succeeds before.
 const RECENT: Duration = Duration::from_mins(5);
@@ -63,6 +63,6 @@ impl Trouble {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<(Instant, String)>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock()
     }
 }

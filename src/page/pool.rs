@@ -1,7 +1,8 @@
 //! The pool: memory that nobody uses, kept for who needs some of the same size.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// Bytes that are kept at most, unless it is said otherwise.
 const KEPT: usize = 32 << 20;
@@ -71,7 +72,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Free> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

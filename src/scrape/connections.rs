@@ -5,11 +5,13 @@
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+
+use crate::sync::Mutex;
 
 /// How many may be connected at the same time, and for how long.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +62,7 @@ impl Connections {
     /// Serves a connection for as long as it may last.
     pub fn add(&self, peer: IpAddr, serving: impl Future<Output = ()> + Send + 'static) {
         let peer = network(peer);
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         let surplus = open.surplus(peer, &self.bounds);
         let id = open.next;
         open.next += 1;
@@ -97,7 +99,7 @@ impl Open {
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        lock(&self.0).connections.retain(|one| one.id != self.1);
+        self.0.lock().connections.retain(|one| one.id != self.1);
     }
 }
 
@@ -112,10 +114,6 @@ fn network(peer: IpAddr) -> IpAddr {
     }
 }
 
-fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
-    open.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,7 +122,7 @@ mod tests {
         Bounds { connections: 4, per_peer: 3, lifetime: Duration::from_secs(10) };
 
     fn peers(connections: &Connections) -> Vec<String> {
-        lock(&connections.open).connections.iter().map(|one| one.peer.to_string()).collect()
+        connections.open.lock().connections.iter().map(|one| one.peer.to_string()).collect()
     }
 
     fn add(connections: &Connections, peer: &str) {

@@ -4,8 +4,8 @@
 //! changed since it was read, or has open; and its age counts, as if the kernel had had it all along.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
@@ -17,6 +17,7 @@ use crate::chunk::Reserved;
 use crate::error::{Error, Result};
 use crate::meta::Ino;
 use crate::meta::record::Attr;
+use crate::sync::{Mutex, MutexGuard};
 
 /// What an attr in a page takes.
 const EACH: usize = 192;
@@ -53,7 +54,7 @@ impl Ahead {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<JoinHandle<Option<Page>>>> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reading.lock()
     }
 }
 

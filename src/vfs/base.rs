@@ -2,7 +2,7 @@
 //! metadata and content.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::content::Content;
 use super::handles::Handles;
@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::meta::record::Attr;
 use crate::meta::{Caller, Ino, Meta};
 use crate::pace::Pace;
+use crate::sync::Mutex;
 
 /// A node, as somebody who asked for it sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]

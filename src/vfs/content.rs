@@ -1,7 +1,7 @@
 //! Content: all that a mount holds of its files.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use futures::future::join_all;
 use nix::fcntl::OFlag;
@@ -16,6 +16,7 @@ use crate::meta::client::Opened;
 use crate::meta::op::zeros::check_end;
 use crate::meta::record::Attr;
 use crate::meta::{Caller, Ino, Meta};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Blocks that are read ahead of a stream at most, unless told otherwise.
 const AHEAD: u64 = 8;
@@ -236,7 +237,7 @@ impl Content {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Ino, Weak<File>>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        self.files.lock()
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::content::Content;
 use super::file::File;
+use crate::sync::{Mutex, MutexGuard};
 
 /// A draft is frozen this long after its begin: so much can be lost with the machine.
 pub const MAX_AGE: Duration = Duration::from_secs(5);
@@ -88,7 +89,7 @@ impl Drain {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<File>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 

@@ -1,7 +1,7 @@
 //! One file that is open or dirty: how long it is here, what is pending, and whether it has failed.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -17,6 +17,7 @@ use crate::chunk::{Reserved, Upload};
 use crate::error::{Error, Result};
 use crate::meta::record::{Attr, CHUNK_SIZE};
 use crate::meta::{Ino, Timestamp};
+use crate::sync::{Mutex, MutexGuard};
 
 /// With more drafts than this the older half is frozen.
 const MANY_DRAFTS: usize = 800;
@@ -415,7 +416,7 @@ impl File {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -8,8 +8,8 @@
 //! opened.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::dir::Dir;
@@ -18,6 +18,7 @@ use super::reader::Reader;
 use crate::chunk::{Budget, Reserved};
 use crate::error::{Error, Result};
 use crate::meta::Ino;
+use crate::sync::{Mutex, MutexGuard};
 
 /// What an open file takes: its handle, its file, what metadata keeps of it.
 const EACH: usize = 2 << 10;
@@ -64,7 +65,7 @@ impl FileHandle {
     }
 
     pub fn lockers(&self) -> MutexGuard<'_, HashSet<u64>> {
-        self.lockers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lockers.lock()
     }
 }
 
@@ -129,6 +130,6 @@ impl Handles {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Fh, Opened>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
 
 use super::options::{Squash, VfsOptions};
 use crate::meta::Caller;
+use crate::sync::Mutex;
 
 /// How long the groups of a process are taken to be the same.
 const GROUPS_LIFETIME: Duration = Duration::from_mins(5);
@@ -50,14 +50,14 @@ impl Identity {
 
     fn groups(&self, uid: u32, gid: u32, pid: u32) -> Vec<u32> {
         let key = (pid, uid, gid);
-        let mut known = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.groups.lock();
         if let Some(groups) = known.get(&key).filter(|it| it.read.elapsed() < GROUPS_LIFETIME) {
             return groups.gids.clone();
         }
         drop(known);
         let gids = groups_of(pid);
         let groups = Groups { gids: gids.clone(), read: Instant::now() };
-        known = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        known = self.groups.lock();
         known.put(key, groups);
         gids
     }

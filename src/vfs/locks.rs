@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
-use std::sync::{MutexGuard, PoisonError};
 
 use nix::fcntl::OFlag;
 
@@ -14,6 +13,7 @@ use super::handles::{Fh, Handle};
 use crate::error::{Error, Result};
 use crate::meta::record::{LockKind, PlockRange};
 use crate::meta::{Ino, LockOwner};
+use crate::sync::MutexGuard;
 
 const ALL: RangeInclusive<u64> = 0..=u64::MAX;
 
@@ -93,6 +93,6 @@ impl Vfs {
     }
 
     fn lockers(&self) -> MutexGuard<'_, HashSet<(Ino, u64)>> {
-        self.lockers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lockers.lock()
     }
 }

@@ -1,6 +1,5 @@
 //! Nodes: attributes, flags, access, and the space that is left.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::base::{Node, Vfs};
@@ -45,20 +44,20 @@ impl Vfs {
     /// Remembers a directory that is removed, as long as the kernel refers to it: somebody may have
     /// it open, or work in it.
     pub(super) fn keep_removed_dir(&self, ino: Ino, attr: &Attr) {
-        let mut removed = self.removed_dirs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut removed = self.removed_dirs.lock();
         if removed.len() < REMOVED_DIRS {
             removed.insert(ino, Attr { nlink: 0, ctime: Timestamp::now(), ..attr.clone() });
         }
     }
 
     fn removed_dir(&self, ino: Ino) -> Option<Attr> {
-        let removed = self.removed_dirs.lock().unwrap_or_else(PoisonError::into_inner);
+        let removed = self.removed_dirs.lock();
         removed.get(&ino).cloned()
     }
 
     /// The kernel does not refer to a node any more.
     pub fn forget(&self, ino: Ino) {
-        self.removed_dirs.lock().unwrap_or_else(PoisonError::into_inner).remove(&ino);
+        self.removed_dirs.lock().remove(&ino);
     }
 
     /// A node's attr for the kernel, and how much of its lifetime is over: the kernel asks again for a

@@ -1,8 +1,8 @@
 //! A reader: one handle of a file, and what it reads ahead.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures::future::try_join_all;
@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::meta::client::View;
 use crate::meta::op::zeros::{MAX_LENGTH, Piece, pieces};
 use crate::meta::{AtimeMode, Ino};
+use crate::sync::Mutex;
 
 /// How often the view of a chunk is read again because its blocks were not there: compaction may
 /// replace slices between the look at metadata and the look into the store, but not all the time.
@@ -118,7 +119,7 @@ impl Reader {
             pressed: self.refused.swap(false, Ordering::Relaxed),
         };
         let wanted = {
-            let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut streams = self.streams.lock();
             streams.read(range, ahead)
         };
         let end = (range.start + END > length).then(|| length.saturating_sub(END)..length);

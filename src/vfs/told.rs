@@ -5,10 +5,9 @@
 //! Only recent answers matter, so the table is small, and an answer that was pushed out counts as
 //! unknown.
 
-use std::sync::{Mutex, PoisonError};
-
 use crate::meta::record::Attr;
 use crate::meta::{Ino, Timestamp};
+use crate::sync::Mutex;
 
 const SLOTS: usize = 4096;
 /// Slots that share a lock.
@@ -45,7 +44,7 @@ impl Told {
     fn slot<T>(&self, ino: Ino, f: impl FnOnce(&mut Option<Answer>) -> T) -> T {
         // Inodes are given out one after the other, so their low bits spread well.
         let place = usize::try_from(ino.0 % SLOTS as u64).unwrap_or_default();
-        let mut stripe = self.0[place / STRIPE].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stripe = self.0[place / STRIPE].lock();
         if stripe.is_empty() {
             // On first use: most mounts that are idle never get here.
             stripe.resize(STRIPE, None);

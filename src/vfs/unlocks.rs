@@ -5,11 +5,12 @@
 //! until the releases that came before them have given their locks up, and for no others.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
 use crate::meta::Ino;
+use crate::sync::{Mutex, MutexGuard};
 
 /// The releases under way, by file.
 #[derive(Debug, Default)]
@@ -55,7 +56,7 @@ impl Unlocks {
     }
 
     fn lock(&self) -> MutexGuard<'_, UnderWay> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

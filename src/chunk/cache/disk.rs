@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fs, path::Path};
 
@@ -20,6 +20,7 @@ use super::options::{CacheOptions, Checksum, Eviction};
 use super::pending::Pending;
 use super::space::{Space, part};
 use crate::chunk::BlockKey;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Counted for each block besides its bytes, as JuiceFS does.
 const OVERHEAD: u64 = 4096;
@@ -132,22 +133,22 @@ impl Disk {
     }
 
     pub fn books(&self) -> MutexGuard<'_, Books> {
-        lock(&self.books)
+        self.books.lock()
     }
 
     pub fn add(&self, area: &Arc<Area>) {
-        lock(&self.areas).insert(area.id, Arc::clone(area));
+        self.areas.lock().insert(area.id, Arc::clone(area));
         self.books().ledger.open(area.id, None, false);
     }
 
     pub fn remove(&self, area: AreaId) {
-        lock(&self.areas).remove(&area);
+        self.areas.lock().remove(&area);
         self.books().ledger.close(area);
         self.files.close_area(area);
     }
 
     pub fn areas(&self) -> Vec<Arc<Area>> {
-        lock(&self.areas).values().map(Arc::clone).collect()
+        self.areas.lock().values().map(Arc::clone).collect()
     }
 
     /// Whether there is no room for blocks, even after some were given up.
@@ -175,32 +176,32 @@ impl Disk {
 
     /// Does something on the disk, if its state allows, and judges the disk by the outcome.
     pub fn attempt<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        if !lock(&self.health).begin() {
+        if !self.health.lock().begin() {
             return Err(io::Error::new(ErrorKind::ResourceBusy, "the disk is not trusted"));
         }
-        let running = lock(&self.running).begin(Instant::now());
+        let running = self.running.lock().begin(Instant::now());
         let outcome = work();
-        lock(&self.running).end(running);
+        self.running.lock().end(running);
         self.note(outcome.as_ref().is_err_and(is_failure));
-        lock(&self.health).end();
+        self.health.lock().end();
         outcome
     }
 
     /// Something has failed, or not come back.
     pub fn note(&self, failed: bool) {
         if failed || self.state() != State::Normal {
-            let change = lock(&self.health).note(failed, Instant::now());
+            let change = self.health.lock().note(failed, Instant::now());
             self.enter(change);
         }
     }
 
     /// Counts what has not come back as failed, and the minutes of the disk's health. Never waits.
     pub fn tick(&self) {
-        let overdue = lock(&self.running).take_overdue(Instant::now());
+        let overdue = self.running.lock().take_overdue(Instant::now());
         for _ in 0..overdue {
             self.note(true);
         }
-        let change = lock(&self.health).tick(Instant::now());
+        let change = self.health.lock().tick(Instant::now());
         self.enter(change);
     }
 
@@ -260,7 +261,7 @@ impl Disk {
 
     /// Removes the files of blocks that are off the books.
     pub fn discard(&self, victims: &[(AreaId, BlockKey)]) {
-        let areas = lock(&self.areas).clone();
+        let areas = self.areas.lock().clone();
         for (area, block) in victims {
             let Some(area) = areas.get(area) else { continue };
             area.counters.evicted(1);
@@ -272,7 +273,7 @@ impl Disk {
 
     #[cfg(test)]
     pub fn give_up(&self) {
-        let state = lock(&self.health).give_up();
+        let state = self.health.lock().give_up();
         self.enter(Some(state));
     }
 
@@ -323,8 +324,4 @@ fn goal(held: u64, limit: u64, missing: u64, percent: u64) -> u64 {
         goal = goal.min(part(held.saturating_sub(missing)));
     }
     goal
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

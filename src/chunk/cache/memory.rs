@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use super::ledger::{AreaId, Goal, Holding, Ledger};
 use super::options::Eviction;
 use super::usage::Counters;
 use crate::chunk::BlockKey;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Entries that are swept in one go, between which others get at the books.
 const SWEEP: usize = 10_000;
@@ -129,7 +130,7 @@ impl Memory {
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 }
 

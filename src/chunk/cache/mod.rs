@@ -35,7 +35,7 @@ mod tests;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -66,6 +66,7 @@ pub use volume::VolumeCache;
 
 use super::{Layout, Reserved};
 use crate::error::{Error, Result};
+use crate::sync::Mutex;
 
 /// Bytes on their way to the disks.
 const MAX_PENDING: usize = 64 << 20;
@@ -188,7 +189,7 @@ impl Cache {
         if uuid.is_empty() || uuid.starts_with('.') || uuid.contains(['/', '\0']) {
             return Err(Error::bad_input(format!("{uuid:?} cannot name a cache directory")));
         }
-        let mut volumes = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut volumes = self.volumes.lock();
         volumes.retain(|_, volume| volume.strong_count() > 0);
         let key = (uuid.to_owned(), owner.map_or_else(String::new, |owner| owner.id.clone()));
         if let Some(volume) = volumes.get(&key).and_then(Weak::upgrade) {

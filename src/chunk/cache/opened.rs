@@ -1,7 +1,7 @@
 //! Files that are open already, so that a block that is read piece by piece is opened once.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use lru::LruCache;
 
@@ -9,6 +9,7 @@ use super::file::BlockFile;
 use super::ledger::AreaId;
 use crate::chunk::BlockKey;
 use crate::descriptors;
+use crate::sync::{Mutex, MutexGuard};
 
 type Open = LruCache<(AreaId, BlockKey), Arc<BlockFile>>;
 
@@ -68,6 +69,6 @@ impl OpenFiles {
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }

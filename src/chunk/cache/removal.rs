@@ -1,13 +1,14 @@
 //! Blocks that are off the books and whose files have yet to go: one worker removes them in turn.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 use super::shelf::Shelf;
 use crate::chunk::BlockKey;
+use crate::sync::{Mutex, MutexGuard};
 
 /// More of them, and whoever removes one does it himself.
 const MAX_WAITING: usize = 10_000;
@@ -67,6 +68,6 @@ impl Removals {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 }

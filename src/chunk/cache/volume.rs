@@ -1,8 +1,8 @@
 //! The cache as one volume sees it: which disk has a block, and what was counted.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use super::shelf::{Known, Shelf};
 use super::usage::{CacheUsage, Counters, Times};
 use crate::chunk::{BlockKey, Layout};
 use crate::error::{Error, Result, joined};
+use crate::sync::RwLock;
 
 /// The part of one volume in a [`super::Cache`].
 pub struct VolumeCache {
@@ -324,7 +325,7 @@ impl Disks {
         }
         let key = key();
         loop {
-            let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+            let ring = self.ring.read();
             let number = ring.owner(&key)?;
             drop(ring);
             let shelf = self.shelves[number].as_ref()?;
@@ -354,7 +355,7 @@ impl Disks {
             Some((number, shelf.area.lock.as_str()))
         });
         let ring = Ring::new(&usable.collect::<Vec<_>>());
-        *self.ring.write().unwrap_or_else(PoisonError::into_inner) = ring;
+        *self.ring.write() = ring;
     }
 }
 

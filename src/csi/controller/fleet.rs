@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
@@ -16,6 +16,7 @@ use crate::csi::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::mounts::access::Access;
 use crate::policy::Policy;
+use crate::sync;
 
 /// What is not used for so long is closed.
 const IDLE: Duration = Duration::from_mins(5);
@@ -27,7 +28,7 @@ type Given = BTreeMap<String, String>;
 
 #[derive(Clone, Default)]
 pub struct Fleet {
-    berths: Arc<Lock<HashMap<String, Arc<Berth>>>>,
+    berths: Arc<sync::Mutex<HashMap<String, Arc<Berth>>>>,
     /// Secrets of file systems that are looked after from the start.
     secrets: Option<PathBuf>,
     closing: Arc<AtomicBool>,
@@ -39,8 +40,8 @@ struct Berth {
     id: String,
     /// Held while it is opened, so that others wait for it and do not open it again.
     open: Arc<Mutex<Option<Open>>>,
-    given: Lock<Given>,
-    used: Lock<Instant>,
+    given: sync::Mutex<Given>,
+    used: sync::Mutex<Instant>,
 }
 
 struct Open {
@@ -70,7 +71,7 @@ impl Fleet {
         let access = Arc::new(Access::from_secret(&given, &self.policy)?);
         let place = access.place();
         let berth = self.berth(access.id());
-        *lock(&berth.used) = Instant::now();
+        *berth.used.lock() = Instant::now();
         let opening = tokio::spawn(async move { berth.open(access, given).await });
         // A little before the call itself is given up, so that its answer has the cause.
         let patience = deadline.left().mul_f64(0.9);
@@ -97,8 +98,8 @@ impl Fleet {
                 }
             }
         }
-        for berth in lock(&self.berths).values() {
-            let given = lock(&berth.given).clone();
+        for berth in self.berths.lock().values() {
+            let given = berth.given.lock().clone();
             if !given.is_empty() {
                 known.insert(berth.id.clone(), given);
             }
@@ -127,7 +128,7 @@ impl Fleet {
     pub async fn tend(self) {
         loop {
             tokio::time::sleep(IDLE / 5).await;
-            let berths: Vec<Arc<Berth>> = lock(&self.berths).values().cloned().collect();
+            let berths: Vec<Arc<Berth>> = self.berths.lock().values().cloned().collect();
             for berth in berths {
                 berth.close_idle().await;
             }
@@ -137,7 +138,7 @@ impl Fleet {
     /// Closes everything, within `patience`.
     pub async fn close(&self, patience: Duration) {
         self.closing.store(true, Ordering::Release);
-        let berths: Vec<Arc<Berth>> = lock(&self.berths).drain().map(|(_, berth)| berth).collect();
+        let berths: Vec<Arc<Berth>> = self.berths.lock().drain().map(|(_, berth)| berth).collect();
         let closing = berths.iter().map(|berth| async {
             if let Some(open) = berth.open.lock().await.take() {
                 open.system.close().await;
@@ -149,10 +150,10 @@ impl Fleet {
     }
 
     fn berth(&self, id: String) -> Arc<Berth> {
-        let mut berths = lock(&self.berths);
+        let mut berths = self.berths.lock();
         let berth = berths.entry(id.clone()).or_insert_with(|| {
-            let (open, given) = (Arc::default(), Lock::default());
-            Arc::new(Berth { id, open, given, used: Lock::new(Instant::now()) })
+            let (open, given) = (Arc::default(), sync::Mutex::default());
+            Arc::new(Berth { id, open, given, used: sync::Mutex::new(Instant::now()) })
         });
         Arc::clone(berth)
     }
@@ -172,7 +173,7 @@ impl Berth {
             return Err(Error::Unreachable { place: access.place(), cause });
         };
         let system = opened?;
-        *lock(&self.given) = given;
+        *self.given.lock() = given;
         if let Some(old) = open.replace(Open { system: Arc::clone(&system), mark }) {
             info!(volume = access.name(), "the Secret has changed");
             // Calls that still use it come to their end first.
@@ -187,7 +188,7 @@ impl Berth {
     }
 
     async fn close_idle(&self) {
-        if lock(&self.used).elapsed() < IDLE {
+        if self.used.lock().elapsed() < IDLE {
             return;
         }
         let Ok(mut open) = self.open.try_lock() else { return };
@@ -229,10 +230,6 @@ fn secrets_in(dir: &std::path::Path) -> Vec<Given> {
         }
     }
     secrets
-}
-
-fn lock<T>(lock: &Lock<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

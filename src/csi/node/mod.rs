@@ -7,7 +7,7 @@ mod stats;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
@@ -31,6 +31,7 @@ use super::proto::csi::{
 use crate::error::{Error, Result};
 use crate::mounts::{Mounts, VolumeId};
 use crate::policy::Policy;
+use crate::sync::Mutex;
 
 /// What this service can do beyond publishing.
 const CAPABILITIES: [Type; 5] = [
@@ -130,7 +131,7 @@ impl NodeService {
 
     /// Once for each volume, so that a log says it and is not full of it.
     fn tell(&self, volume: &VolumeId, unused: &[String]) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         if !unused.is_empty() && told.insert(volume.clone()) {
             for text in unused {
                 warn!(%volume, "not used: {text}");

@@ -1,7 +1,7 @@
 //! The ACL rules this client knows, and the calls that read and set a node's rules.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::meta::Ino;
 use crate::meta::op::acl::{Facl, SetFacl};
 use crate::meta::record::{AclKind, AclRule, Attr};
+use crate::sync::RwLock;
 
 /// Rules are shared, immutable and small in number; what is known stays known.
 #[derive(Default)]
@@ -27,16 +28,16 @@ struct Known {
 
 impl AclCache {
     pub fn rule(&self, id: u32) -> Option<Arc<AclRule>> {
-        self.rules.read().unwrap_or_else(PoisonError::into_inner).by_id.get(&id).cloned()
+        self.rules.read().by_id.get(&id).cloned()
     }
 
     /// The id of an equal rule, if one is known.
     pub fn id_of(&self, rule: &AclRule) -> Option<u32> {
-        self.rules.read().unwrap_or_else(PoisonError::into_inner).ids.get(rule).copied()
+        self.rules.read().ids.get(rule).copied()
     }
 
     pub fn add(&self, id: u32, rule: AclRule) -> Arc<AclRule> {
-        let mut known = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.rules.write();
         let rule = Arc::new(rule);
         known.ids.entry(Arc::clone(&rule)).or_insert(id);
         Arc::clone(known.by_id.entry(id).or_insert(rule))

@@ -3,7 +3,7 @@
 //! Nothing here waits or fails: what the store must be told is owed, and told by the flush tasks.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 
@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::meta::Ino;
 use crate::meta::engine::Change;
 use crate::meta::plan::Effects;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Usage of directories whose ancestors are not known yet, so that nobody knows whose quotas it
 /// counts for.
@@ -44,7 +45,7 @@ impl Strays {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Ino, (i64, i64)>> {
-        self.charges.lock().unwrap_or_else(PoisonError::into_inner)
+        self.charges.lock()
     }
 }
 

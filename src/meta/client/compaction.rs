@@ -1,7 +1,6 @@
 //! Compaction: chunks of many records are rewritten as one slice.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use tracing::warn;
@@ -15,6 +14,7 @@ use crate::meta::op::read::{Chunk, Read};
 use crate::meta::record::compaction::{Compaction, plan_compaction};
 use crate::meta::record::{Slice, SliceSize};
 use crate::meta::run::Done;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Reads of more records or fragments than this wish for a compaction.
 const MANY_TO_READ: usize = 5;
@@ -81,7 +81,7 @@ impl Compactions {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<(Ino, u32)>> {
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.chunks.lock()
     }
 }
 

@@ -1,7 +1,6 @@
 //! What is damaged and was passed over: each told once, and not more often than a log can take.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -10,6 +9,7 @@ use tracing::warn;
 
 use crate::error::Error;
 use crate::meta::Ino;
+use crate::sync::Mutex;
 
 /// Things remembered as told.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
@@ -62,7 +62,7 @@ impl Damage {
     }
 
     fn is_news(&self, ino: Ino, what: &[u8]) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         if told.since.elapsed() >= WHILE {
             (told.since, told.lines) = (Instant::now(), 0);
         }

@@ -2,7 +2,6 @@
 //! counting anew where its record is missing or wrong.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
@@ -14,6 +13,7 @@ use crate::meta::engine::{Key, Record};
 use crate::meta::record::attr::align4k;
 use crate::meta::record::changelog::LogOp;
 use crate::meta::record::{Attr, DirStat};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Directories told of new usage by one request.
 const BATCH: usize = 1000;
@@ -61,7 +61,7 @@ impl DirStats {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Ino, DirStat>> {
-        self.unsent.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unsent.lock()
     }
 }
 

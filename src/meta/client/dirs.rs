@@ -6,7 +6,6 @@
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
@@ -14,6 +13,7 @@ use lru::LruCache;
 use crate::meta::engine::Change;
 use crate::meta::record::Attr;
 use crate::meta::{Ino, Timestamp};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Directories remembered at most, some 200 bytes each.
 const LIMIT: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
@@ -106,7 +106,7 @@ impl Dirs {
     }
 
     fn lock(&self) -> MutexGuard<'_, LruCache<Ino, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

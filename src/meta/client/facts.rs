@@ -1,7 +1,7 @@
 //! Facts: what planning may know besides records.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use super::acls::AclCache;
 use super::changes::Changes;
@@ -13,6 +13,7 @@ use super::quotas::Quotas;
 use super::usage::Usage;
 use crate::meta::Sid;
 use crate::meta::record::Setting;
+use crate::sync::RwLock;
 
 /// Plans only read it; the client keeps it up to date.
 pub struct Facts {
@@ -47,11 +48,11 @@ impl Facts {
     }
 
     pub fn setting(&self) -> Arc<Setting> {
-        self.setting.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.setting.read().clone()
     }
 
     pub(super) fn put_setting(&self, setting: Setting) {
-        *self.setting.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(setting);
+        *self.setting.write() = Arc::new(setting);
     }
 
     /// Our session; 0 while there is no session record.

@@ -51,7 +51,7 @@ mod usage;
 mod walk;
 mod xattrs;
 
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 pub use caller::Caller;
 pub use content::Opened;
@@ -77,6 +77,7 @@ pub use walk::{Visit, work_off};
 
 use super::engine::Engine;
 use super::run::Lanes;
+use crate::sync::RwLock;
 use book::Strays;
 use compaction::Compactions;
 use damage::Damage;
@@ -139,17 +140,17 @@ impl Meta {
     /// Gives metadata the data side that its garbage and compaction jobs need. There may be several
     /// of one volume; any will do.
     pub fn serve_slices(&self, slices: Arc<dyn SliceStore>) {
-        self.slices.write().unwrap_or_else(PoisonError::into_inner).push(slices);
+        self.slices.write().push(slices);
     }
 
     /// Takes it away again.
     pub fn stop_serving(&self, slices: &Arc<dyn SliceStore>) {
-        let mut all = self.slices.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.slices.write();
         all.retain(|one| !Arc::ptr_eq(one, slices));
     }
 
     pub(super) fn slice_store(&self) -> Option<Arc<dyn SliceStore>> {
-        self.slices.read().unwrap_or_else(PoisonError::into_inner).first().cloned()
+        self.slices.read().first().cloned()
     }
 
     pub fn facts(&self) -> &Facts {

@@ -1,13 +1,14 @@
 //! Open files: which inodes this client holds open, and what it knows of them meanwhile.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
 
 use crate::meta::record::{Attr, Slice};
 use crate::meta::{Ino, Timestamp};
+use crate::sync::{Mutex, MutexGuard};
 
 /// The slices of one chunk laid end to end, as a read sees them.
 pub type View = Arc<Vec<Slice>>;
@@ -218,7 +219,7 @@ impl OpenFiles {
     }
 
     fn lock(&self) -> MutexGuard<'_, Files> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        self.files.lock()
     }
 }
 

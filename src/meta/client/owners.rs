@@ -1,13 +1,13 @@
 //! Counting what every user and group owns in the whole volume.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
 
 use super::walk::{AT_ONCE, Visit, work_off};
 use super::{Caller, Meta, Progress};
 use crate::error::Result;
 use crate::meta::Ino;
 use crate::meta::record::{Attr, Quota, QuotaKey};
+use crate::sync::Mutex;
 
 /// Space and inodes of every owner.
 pub(super) type Owned = HashMap<QuotaKey, (i64, i64)>;
@@ -57,14 +57,14 @@ impl Meta {
         for session in self.engine.sessions().await? {
             let sustained = self.engine.sustained(session.sid).await?;
             let attrs = self.attrs_now(&sustained).await?;
-            let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tally = tally.lock();
             for (ino, attr) in sustained.iter().zip(attrs) {
                 if let Some(attr) = attr {
                     tally.add(*ino, &attr);
                 }
             }
         }
-        Ok(tally.into_inner().unwrap_or_else(PoisonError::into_inner).owned)
+        Ok(tally.into_inner().owned)
     }
 
     async fn count_owners_in(
@@ -84,7 +84,7 @@ impl Meta {
         next.extend(dirs.into_iter().map(|below| Visit::below(below, dir)));
         // Nobody is charged for the hours of the trash.
         if dir != Ino::TRASH {
-            let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tally = tally.lock();
             for entry in entries {
                 if let Some(attr) = entry.attr {
                     tally.add(entry.ino, &attr);

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use lru::LruCache;
 
@@ -14,6 +14,7 @@ use super::ring::Ring;
 use crate::error::{Error, Result};
 use crate::meta::Ino;
 use crate::meta::record::Attr;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Directories remembered at most.
 const LIMIT: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
@@ -106,7 +107,7 @@ impl Parents {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

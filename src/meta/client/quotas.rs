@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::Mutex;
 
@@ -10,6 +9,7 @@ use super::Meta;
 use crate::error::Result;
 use crate::meta::Ino;
 use crate::meta::record::{Quota, QuotaKey};
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Quotas told of new usage by one request.
 const BATCH: usize = 1000;
@@ -173,11 +173,11 @@ impl Quotas {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, HashMap<QuotaKey, Live>> {
-        self.live.read().unwrap_or_else(PoisonError::into_inner)
+        self.live.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, HashMap<QuotaKey, Live>> {
-        self.live.write().unwrap_or_else(PoisonError::into_inner)
+        self.live.write()
     }
 }
 

@@ -2,7 +2,6 @@
 //! checked against their entries.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
 use super::walk::{AT_ONCE, Visit, work_off};
 use super::{Caller, Meta, Progress};
@@ -10,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::meta::Ino;
 use crate::meta::record::attr::align4k;
 use crate::meta::record::{DirStat, FileKind};
+use crate::sync::Mutex;
 
 /// What a subtree adds up to, its top included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -148,7 +148,7 @@ impl Meta {
             Ok(next)
         };
         work_off(vec![first], AT_ONCE, progress, work).await?;
-        Ok(sum.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok(sum.into_inner())
     }
 
     /// The stat of a directory; none if it went since it was listed.
@@ -177,7 +177,7 @@ impl Meta {
                 match self.check_dir_stat(dir, repair).await {
                     Ok(None) => {}
                     Ok(Some(check)) => {
-                        wrong.lock().unwrap_or_else(PoisonError::into_inner).push(check);
+                        wrong.lock().push(check);
                     }
                     Err(Error::NotFound) if dir != top => return Ok(Vec::new()),
                     Err(error) => return Err(error),
@@ -191,7 +191,7 @@ impl Meta {
             Ok(next)
         };
         work_off(vec![Visit::top(top)], AT_ONCE, &Progress::default(), work).await?;
-        Ok(wrong.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok(wrong.into_inner())
     }
 
     async fn check_dir_stat(&self, dir: Ino, repair: bool) -> Result<Option<StatCheck>> {
@@ -236,7 +236,7 @@ impl Part {
         let files = self.sum.files.saturating_sub(self.links);
         progress.summed(Summary { files, ..self.sum });
         progress.found(self.dirs_among_files);
-        let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sum = sum.lock();
         sum.merge(self.sum);
         sum.files = sum.files.saturating_sub(self.dirs_among_files);
         sum.dirs += self.dirs_among_files;

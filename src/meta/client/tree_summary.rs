@@ -1,7 +1,6 @@
 //! Summaries of the directories of a subtree, down to some depth, the largest of each.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::summary::{Summary, SummaryOf};
 use super::walk::{Visit, work_off};
@@ -9,6 +8,7 @@ use super::{Caller, Meta, Progress};
 use crate::error::{Error, Result};
 use crate::meta::Ino;
 use crate::meta::record::FileKind;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Directories looked at beside each other; each may ask for many below it at once.
 const AT_ONCE: usize = 4;
@@ -165,7 +165,7 @@ impl Summariser<'_> {
 
     /// Puts every directory into the one above, the last found first.
     fn fold(self) -> TreeNode {
-        let mut shown = self.shown.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown.into_inner();
         let mut top = None;
         while let Some(Shown { above, mut node, others, is_gone }) = shown.pop() {
             node.close(others, self.how.top);
@@ -185,7 +185,7 @@ impl Summariser<'_> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Shown>> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shown.lock()
     }
 }
 

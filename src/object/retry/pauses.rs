@@ -4,10 +4,11 @@
 //! token of the store; who finds none waits much longer, so that a store that fails for all does not
 //! get a multiple of the requests that it cannot serve.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::sync::{Mutex, MutexGuard};
 
 /// The longest that the first pause can be.
 const FIRST: Duration = Duration::from_millis(20);
@@ -62,7 +63,7 @@ impl Tokens {
     }
 
     fn lock(&self) -> MutexGuard<'_, (f64, Instant)> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        self.left.lock()
     }
 }
 

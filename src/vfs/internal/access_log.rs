@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -18,6 +18,7 @@ use tracing::info;
 use crate::chunk::{Budget, Reserved};
 use crate::error::{Error, Result};
 use crate::meta::Caller;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Lines kept for readers that are slow.
 const KEPT: usize = 10240;
@@ -107,7 +108,7 @@ impl AccessLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ring.lock()
     }
 }
 

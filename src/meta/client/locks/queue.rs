@@ -10,8 +10,8 @@
 //! A turn is only leave to try; the store decides. Nothing here is held across an await.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rand::RngExt;
@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 
 use crate::meta::op::claim::{Claim, Family, Tried};
 use crate::meta::{Ino, Sid};
+use crate::sync::{Mutex, MutexGuard};
 
 /// The first pause between two looks for a lock that another client holds. Locks are mostly held
 /// for the time of a few round trips, and this is about one.
@@ -116,7 +117,7 @@ impl LockQueues {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<At, Queue>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues.lock()
     }
 }
 

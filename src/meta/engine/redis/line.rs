@@ -11,7 +11,7 @@
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 use redis::Pipeline;
@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::queue::{Answer, Queue, Silence, Ticket};
 use super::socket::{Socket, Stream, Turn};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Requests on their way; more wait for their turn.
 const MOST: usize = 1024;
@@ -176,7 +177,7 @@ impl Line {
     }
 
     fn lock(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+        self.desk.lock()
     }
 }
 

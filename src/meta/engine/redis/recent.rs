@@ -2,7 +2,6 @@
 //! guess with where a commit is going to compare them, and for nothing else.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use lru::LruCache;
@@ -12,6 +11,7 @@ use super::guard::Guard;
 use super::names::Names;
 use crate::meta::record::Attr;
 use crate::meta::{Ino, Name};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Attrs, some 200 bytes each.
 const ATTRS: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
@@ -110,7 +110,7 @@ impl Recent {
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock()
     }
 }
 

@@ -3,8 +3,6 @@
 //! All keys of a volume lie on one server: alone, behind sentinels, or as the one slot of a cluster
 //! that the prefix `{db}` selects. So one link is enough, and only the finding differs.
 
-use std::sync::{Mutex, PoisonError};
-
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use redis::{Cmd, Value};
@@ -14,6 +12,7 @@ use super::fault::{Fault, engine, unreachable};
 use super::link::{Dialer, Link};
 use super::reply;
 use crate::error::{Error, Result};
+use crate::sync::Mutex;
 
 /// Bytes of a host's name.
 const LONGEST_HOST: usize = 255;
@@ -38,13 +37,13 @@ pub(super) async fn open(
         }
         Topology::Cluster(nodes) => {
             let mut all = nodes.clone();
-            let told = known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let told = known.lock().clone();
             all.extend(told.into_iter().filter(|node| !nodes.contains(node)));
             let asks = all.iter().map(|node| ask_node(dialer, address, prefix, node));
             let found = first_answer(asks, &address.place).await?;
             let mut nodes = found.nodes;
             nodes.truncate(REMEMBERED);
-            *known.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
+            *known.lock() = nodes;
             if found.link.endpoint == found.owner {
                 return Ok(found.link);
             }

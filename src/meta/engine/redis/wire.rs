@@ -3,8 +3,8 @@
 //! A request that was surely not carried out is sent again, for a bounded time. One whose answer
 //! was lost is sent again only if it bears repeating.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rand::RngExt;
@@ -20,6 +20,7 @@ use super::{greeting, route, script};
 use crate::error::{Error, Result};
 use crate::outage::{METADATA, Outage, Words};
 use crate::policy::Policy;
+use crate::sync::Mutex;
 use crate::tls::OptionNames;
 
 /// How an address names files of TLS.
@@ -362,8 +363,8 @@ impl Wire {
         }
     }
 
-    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Arc<Link>>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slot(&self) -> crate::sync::MutexGuard<'_, Option<Arc<Link>>> {
+        self.current.lock()
     }
 }
 

@@ -32,7 +32,7 @@ mod usage;
 mod writer;
 mod xattr;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
@@ -47,6 +47,7 @@ use crate::error::{Error, Result};
 use crate::meta::record::{AclRule, Attr, Counter, DirStat, Quota, QuotaKey, SliceSize};
 use crate::meta::{Ino, Sid};
 use crate::policy::Policy;
+use crate::sync::Mutex;
 
 /// Entries removed or cloned by one commit: it bounds how long the database is locked.
 const BATCH: usize = 1000;
@@ -292,8 +293,7 @@ impl Engine for Sqlite {
 
     async fn close(&self) -> Result<()> {
         self.link.close();
-        let threads =
-            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *self.threads.lock());
         let place = self.place().to_owned();
         blocking(move || {
             for thread in threads {

@@ -3,10 +3,11 @@
 //! Callers wait for room without blocking; threads block for work.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
+
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 pub struct Queue<J> {
     state: Mutex<State<J>>,
@@ -72,10 +73,9 @@ impl<J> Queue<J> {
     pub fn gather(&self, count: usize, patience: Duration) {
         let mut state = self.lock();
         state.wake_at = count;
-        let (mut state, _) = self
+        let mut state = self
             .ready
-            .wait_timeout_while(state, patience, |state| state.open && state.jobs.len() < count)
-            .unwrap_or_else(PoisonError::into_inner);
+            .wait_timeout_while(state, patience, |state| state.open && state.jobs.len() < count);
         state.wake_at = 1;
     }
 
@@ -95,13 +95,11 @@ impl<J> Queue<J> {
 
     fn wait(&self) -> MutexGuard<'_, State<J>> {
         let state = self.lock();
-        self.ready
-            .wait_while(state, |state| state.open && state.jobs.is_empty())
-            .unwrap_or_else(PoisonError::into_inner)
+        self.ready.wait_while(state, |state| state.open && state.jobs.is_empty())
     }
 
     fn lock(&self) -> MutexGuard<'_, State<J>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

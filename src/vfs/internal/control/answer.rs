@@ -1,6 +1,6 @@
 //! The answer to a request, as it is given: progress, then the end.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -13,6 +13,7 @@ use super::transcript::Transcript;
 use crate::error::{Error, Result};
 use crate::meta::client::Progress;
 use crate::meta::record::go_json;
+use crate::sync::Mutex;
 
 /// How often progress is told.
 const TELLING: Duration = Duration::from_millis(300);
@@ -98,7 +99,7 @@ impl Answer {
     }
 
     fn say(&self, bytes: &[u8]) {
-        lock(&self.transcript).say(bytes);
+        self.transcript.lock().say(bytes);
     }
 }
 
@@ -111,10 +112,6 @@ pub fn reason(error: &Error) -> String {
 pub fn errno_byte(errno: Errno) -> u8 {
     // Linux has none above 133.
     u8::try_from(errno as i32).unwrap_or(u8::MAX)
-}
-
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -130,7 +127,7 @@ mod tests {
     }
 
     fn said(transcript: &Mutex<Transcript>) -> Vec<u8> {
-        lock(transcript).read(0, 1000).unwrap().to_vec()
+        transcript.lock().read(0, 1000).unwrap().to_vec()
     }
 
     fn frame(first: u8, second: u8) -> Vec<u8> {

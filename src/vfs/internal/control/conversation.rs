@@ -1,6 +1,6 @@
 //! A conversation: one handle of `.control`, what is asked through it, and its end.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use nix::errno::Errno;
@@ -8,12 +8,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::answer::{Answer, errno_byte, lock};
+use super::answer::{Answer, errno_byte};
 use super::request::Ask;
 use super::transcript::{Heard, Transcript};
 use crate::chunk::Reserved;
 use crate::error::{Error, Result};
 use crate::meta::Caller;
+use crate::sync::Mutex;
 use crate::vfs::internal::Work;
 
 pub struct Conversation {
@@ -38,7 +39,7 @@ impl Conversation {
     }
 
     pub fn write(&self, bytes: &[u8]) -> Result<()> {
-        let mut transcript = lock(&self.transcript);
+        let mut transcript = self.transcript.lock();
         match transcript.hear(bytes)? {
             Heard::Part => {}
             Heard::Broken => transcript.say(&[errno_byte(Errno::EIO)]),
@@ -57,18 +58,18 @@ impl Conversation {
     }
 
     pub fn read(&self, off: u64, len: usize) -> Result<Bytes> {
-        lock(&self.transcript).read(off, len)
+        self.transcript.lock().read(off, len)
     }
 
     /// Gives up what is under way. What is asked for later is done.
     pub fn cancel(&self) {
         let next = self.work.stop.child_token();
-        std::mem::replace(&mut *lock(&self.cancel), next).cancel();
+        std::mem::replace(&mut *self.cancel.lock(), next).cancel();
     }
 
     /// What is asked for lies in `room`, also after the handle was closed.
     fn answer(&self, ask: Ask, room: Option<Reserved>) {
-        let answer = Answer::new(Arc::clone(&self.transcript), lock(&self.cancel).clone());
+        let answer = Answer::new(Arc::clone(&self.transcript), self.cancel.lock().clone());
         let (work, caller) = (Arc::clone(&self.work), self.caller.clone());
         let task = async move {
             let _room = room;
@@ -98,6 +99,6 @@ impl Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        lock(&self.cancel).cancel();
+        self.cancel.lock().cancel();
     }
 }

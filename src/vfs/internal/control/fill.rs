@@ -1,7 +1,7 @@
 //! Blocks brought into the cache, taken from it or looked for in it, by request.
 
+use crate::sync::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use nix::fcntl::OFlag;
 use serde::Serialize;
 use tracing::{info, warn};
 
-use super::answer::{Answer, lock};
+use super::answer::Answer;
 use super::request::{Action, Fill};
 use super::resolve::resolve;
 use crate::error::{Error, Result};
@@ -107,7 +107,7 @@ impl Work {
             slice_count: filler.slices.into_inner(),
             total_bytes: progress.bytes(),
             miss_bytes: filler.missing.into_inner(),
-            locations: std::mem::take(&mut *lock(&filler.locations)),
+            locations: std::mem::take(&mut *filler.locations.lock()),
         }
     }
 }
@@ -216,7 +216,7 @@ impl Filler<'_> {
                 for (block, place) in store.locate(slice, range) {
                     let size = u64::from(block.size);
                     match place {
-                        Some(place) => *lock(&self.locations).entry(place).or_default() += size,
+                        Some(place) => *self.locations.lock().entry(place).or_default() += size,
                         None => drop(self.missing.fetch_add(size, Ordering::Relaxed)),
                     }
                 }

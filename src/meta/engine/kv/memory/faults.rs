@@ -1,7 +1,8 @@
 //! Faults on demand: what commits of a memory store answer instead of the truth.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+
+use crate::sync::Mutex;
 
 /// What happens to one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,6 @@ impl Faults {
     }
 
     fn plan<T>(&self, then: impl FnOnce(&mut Plan) -> T) -> T {
-        then(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        then(&mut self.0.lock())
     }
 }

@@ -3,7 +3,7 @@
 mod faults;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -13,6 +13,7 @@ pub use faults::{Fault, Faults};
 use super::store::{KvStore, KvTxn, Pair, Scan, StoreTraits};
 use crate::error::{Error, Result};
 use crate::meta::engine::CommitError;
+use crate::sync::Mutex;
 
 static NAMED: LazyLock<Mutex<HashMap<String, Arc<MemoryStore>>>> = LazyLock::new(Mutex::default);
 
@@ -53,7 +54,7 @@ impl MemoryStore {
 
     /// The store of that name; it lives as long as the process.
     pub fn named(name: &str) -> Arc<Self> {
-        let mut stores = lock(&NAMED);
+        let mut stores = NAMED.lock();
         let make = || Arc::new(Self::at(format!("memkv://{name}"), None));
         stores.entry(name.to_owned()).or_insert_with(make).clone()
     }
@@ -65,13 +66,13 @@ impl MemoryStore {
 
     /// Every pair, to compare with what another client would store.
     pub fn dump(&self) -> Vec<Pair> {
-        let cells = lock(&self.cells);
+        let cells = self.cells.lock();
         cells.map.iter().map(|(key, cell)| (key.clone(), cell.value.clone())).collect()
     }
 
     /// Sets one value past all transactions, as another client might.
     pub fn plant(&self, key: Vec<u8>, value: impl Into<Bytes>) {
-        lock(&self.cells).apply([(key, Some(value.into()))]);
+        self.cells.lock().apply([(key, Some(value.into()))]);
     }
 
     fn at(place: String, log_shards: Option<u16>) -> Self {
@@ -136,7 +137,7 @@ impl KvStore for MemoryStore {
 
     async fn begin(&self) -> Result<Box<dyn KvTxn>> {
         Ok(Box::new(MemoryTxn {
-            version: lock(&self.cells).tick(),
+            version: self.cells.lock().tick(),
             place: self.place.clone(),
             cells: self.cells.clone(),
             faults: self.faults.clone(),
@@ -147,16 +148,16 @@ impl KvStore for MemoryStore {
     }
 
     async fn get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
-        let cells = lock(&self.cells);
+        let cells = self.cells.lock();
         Ok(keys.iter().map(|key| cells.get(key).0).collect())
     }
 
     async fn scan(&self, scan: &Scan) -> Result<Vec<Pair>> {
-        Ok(lock(&self.cells).pairs(scan))
+        Ok(self.cells.lock().pairs(scan))
     }
 
     async fn wipe(&self) -> Result<()> {
-        lock(&self.cells).map.clear();
+        self.cells.lock().map.clear();
         Ok(())
     }
 }
@@ -175,7 +176,7 @@ struct MemoryTxn {
 #[async_trait]
 impl KvTxn for MemoryTxn {
     async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
-        let cells = lock(&self.cells);
+        let cells = self.cells.lock();
         let mut values = Vec::with_capacity(keys.len());
         for key in keys {
             let (value, version) = cells.get(key);
@@ -186,7 +187,7 @@ impl KvTxn for MemoryTxn {
     }
 
     async fn scan(&mut self, scan: &Scan) -> Result<Vec<Pair>> {
-        let cells = lock(&self.cells);
+        let cells = self.cells.lock();
         self.scans.push((scan.clone(), cells.versions(scan)));
         Ok(cells.pairs(scan))
     }
@@ -209,7 +210,7 @@ impl KvTxn for MemoryTxn {
             CommitError::Unknown(Error::Unreachable { place: self.place.clone(), cause })
         };
         let fault = self.faults.next();
-        let mut cells = lock(&self.cells);
+        let mut cells = self.cells.lock();
         let holds = self.points.iter().all(|(key, version)| cells.get(key).1 == *version)
             && self.scans.iter().all(|(scan, versions)| cells.versions(scan) == *versions);
         match fault {
@@ -224,9 +225,4 @@ impl KvTxn for MemoryTxn {
             _ => Ok(()),
         }
     }
-}
-
-/// A panic elsewhere leaves the map whole: every change of it is a plain insert or remove.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
