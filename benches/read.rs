@@ -25,10 +25,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
+use jfs::buffer_pool;
 use jfs::chunk::{Cache, CacheOptions, Checksum, Compression, Options};
 use jfs::object::Spec;
 use jfs::object::mem::MemStore;
-use jfs::page;
 use jfs::vfs::Reader;
 use rand::seq::SliceRandom;
 use ring::aead::{Aad, Algorithm, Nonce};
@@ -283,7 +283,7 @@ fn reading(
     move || {
         let opened = Arc::clone(&opened);
         Box::pin(async move {
-            let mut into = page::Buffer::scratch(pattern.request);
+            let mut into = buffer_pool::Buffer::scratch(pattern.request);
             let len = u32::try_from(pattern.request).unwrap_or(u32::MAX);
             for offset in pattern.offsets() {
                 let offset = offset as u64;
@@ -311,7 +311,7 @@ fn copying(
 ) -> impl Fn() -> std::future::Ready<()> + Clone + Send + 'static + use<> {
     let bytes = Arc::clone(bytes);
     move || {
-        let mut into = page::Buffer::scratch(pattern.request);
+        let mut into = buffer_pool::Buffer::scratch(pattern.request);
         for offset in pattern.offsets() {
             into.copy_from_slice(black_box(&bytes[offset..offset + pattern.request]));
             black_box(&into);
@@ -326,8 +326,8 @@ fn preading(
 ) -> impl Fn() -> std::future::Ready<()> + Clone + Send + 'static + use<> {
     let files = Arc::clone(files);
     move || {
-        let mut into = page::Buffer::scratch(pattern.request);
-        let mut copied = page::Buffer::scratch(pattern.request);
+        let mut into = buffer_pool::Buffer::scratch(pattern.request);
+        let mut copied = buffer_pool::Buffer::scratch(pattern.request);
         for offset in pattern.offsets() {
             let (file, at) = (offset / BLOCK, (offset % BLOCK) as u64);
             let read = files[file].read_exact_at(&mut into, at);

@@ -2,6 +2,7 @@
 //!
 //! Layers only depend downwards; `tests/layering.rs` checks it.
 
+pub mod buffer_pool;
 pub mod chunk;
 pub mod cli;
 mod crc32c;
@@ -16,9 +17,9 @@ pub mod mounts;
 pub mod object;
 pub mod options;
 mod outage;
-mod pace;
-pub mod page;
+
 pub mod policy;
+mod rate_limit;
 pub mod runtime;
 pub mod scrape;
 pub mod secret;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use jfs::chunk::{Budget, Compression, Layout, Options, Parts, Store, VolumeCache};
+use jfs::chunk::{Budget, Compression, Layout, Options, Store, StoreConfig, VolumeCache};
 use jfs::meta::record::Setting;
 use jfs::meta::{Caller, Ino, Meta, Name, Registration};
 use jfs::object::ObjectStore;
@@ -55,7 +55,7 @@ impl Place {
         meta.init(Setting::new("bench", Uuid::new_v4())?, false).await?;
         meta.load().await?;
         meta.start(Registration::New).await?;
-        let store = Store::open(Parts {
+        let store = Store::open(StoreConfig {
             objects: choice.objects,
             layout: LAYOUT,
             compression: choice.compression,

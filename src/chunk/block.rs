@@ -1,10 +1,10 @@
-//! Blocks: how a slice is cut, and what each piece is called in the bucket.
+//! Blocks: how a slice is cut into them, and the object key of each.
 
 use std::ops::Range;
 
 use crate::slice::{SliceId, SliceSize};
 
-/// One block of a slice; `size` is its length before it is packed.
+/// One block of a slice. `size` is its length before compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockKey {
     pub slice: SliceId,
@@ -12,35 +12,49 @@ pub struct BlockKey {
     pub size: u32,
 }
 
-/// How slices of a volume become objects.
+/// Some bytes of one block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockRange {
+    pub block: BlockKey,
+    pub range: Range<u32>,
+}
+
+/// Some bytes of one slice. If the slice is a hole, only the length of the range matters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SliceRange {
+    pub slice: SliceSize,
+    pub range: Range<u32>,
+}
+
+/// How the slices of a volume map to objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Bytes of a full block.
     pub block_size: u32,
-    /// Keys begin with a hash of the id.
+    /// Whether keys begin with a hash of the slice id.
     pub hash_prefix: bool,
 }
 
 impl Layout {
-    /// Every block of a slice, in order.
+    /// Returns every block of a slice, in order.
     pub fn blocks(&self, slice: SliceSize) -> impl ExactSizeIterator<Item = BlockKey> + use<> {
         let layout = *self;
         (0..slice.size.div_ceil(self.block_size)).map(move |index| layout.block(slice, index))
     }
 
-    /// The block of that number.
+    /// Returns block number `index` of a slice.
     pub fn block(&self, slice: SliceSize, index: u32) -> BlockKey {
         let start = index * self.block_size;
         let size = self.block_size.min(slice.size.saturating_sub(start));
         BlockKey { slice: slice.id, index, size }
     }
 
-    /// The blocks that hold bytes `range` of a slice, and which bytes of each.
-    pub fn pieces(
+    /// Returns the blocks that hold bytes `range` of a slice, and which bytes of each.
+    pub fn block_ranges(
         &self,
         slice: SliceSize,
         range: Range<u32>,
-    ) -> impl Iterator<Item = (BlockKey, Range<u32>)> + use<> {
+    ) -> impl Iterator<Item = BlockRange> + use<> {
         let layout = *self;
         let end = range.end.min(slice.size);
         let first = range.start / self.block_size;
@@ -48,11 +62,12 @@ impl Layout {
         (first..last).map(move |index| {
             let start = index * layout.block_size;
             let block = layout.block(slice, index);
-            (block, range.start.saturating_sub(start)..(end - start).min(block.size))
+            let range = range.start.saturating_sub(start)..(end - start).min(block.size);
+            BlockRange { block, range }
         })
     }
 
-    /// The name of the block's object.
+    /// Returns the object key of a block.
     pub fn key(&self, block: BlockKey) -> String {
         let (id, index, size) = (block.slice.0, block.index, block.size);
         if self.hash_prefix {
@@ -61,7 +76,8 @@ impl Layout {
         format!("chunks/{}/{}/{id}_{index}_{size}", id / 1_000_000, id / 1000)
     }
 
-    /// The block that an object holds; none if its key is not one of a block in this layout.
+    /// Returns the block stored under an object key, or `None` if the key is not one that this
+    /// layout gives to a block.
     pub fn parse(&self, key: &str) -> Option<BlockKey> {
         let mut parts = key.rsplit('/').next()?.split('_');
         let mut number = || parts.next()?.parse::<u64>().ok();
@@ -87,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_the_go_client() {
+    fn keys_match_the_go_client() {
         let keys = |layout: Layout, slice| -> Vec<String> {
             layout.blocks(slice).map(|block| layout.key(block)).collect()
         };
@@ -102,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_read_back_and_foreign_ones_do_not() {
+    fn keys_parse_back_and_other_keys_do_not_parse() {
         for layout in [PLAIN, HASHED] {
             for block in layout.blocks(slice(7_654_321, 600_000)) {
                 assert_eq!(layout.parse(&layout.key(block)), Some(block));
@@ -114,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn a_range_falls_into_parts_of_blocks() {
+    fn a_range_of_a_slice_maps_to_ranges_of_its_blocks() {
         let block = PLAIN.block_size;
-        let parts: Vec<_> = PLAIN
-            .pieces(slice(1, 2 * block + 10), block - 5..2 * block + 99)
-            .map(|(block, part)| (block.index, block.size, part))
+        let ranges: Vec<_> = PLAIN
+            .block_ranges(slice(1, 2 * block + 10), block - 5..2 * block + 99)
+            .map(|found| (found.block.index, found.block.size, found.range))
             .collect();
-        assert_eq!(parts, [(0, block, block - 5..block), (1, block, 0..block), (2, 10, 0..10)]);
-        assert_eq!(PLAIN.pieces(slice(1, 10), 10..20).count(), 0);
+        assert_eq!(ranges, [(0, block, block - 5..block), (1, block, 0..block), (2, 10, 0..10)]);
+        assert_eq!(PLAIN.block_ranges(slice(1, 10), 10..20).count(), 0);
     }
 }

@@ -1,6 +1,6 @@
-//! Blocks as objects of the bucket: named, packed, and so many at a time.
+//! The bucket as a store of blocks: object keys, compression, and limits on concurrent requests.
 //!
-//! Keeps nothing and counts no memory: who asks for a block has room for it.
+//! Caches nothing and reserves no memory: the caller has reserved it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{BlockKey, Compression, Layout, Options};
 use crate::error::{Error, Result};
-use crate::object::{ObjectStore, Wanted};
+use crate::object::{GetRequest, ObjectStore};
 
-/// Blocks up to here are packed and unpacked where they are: that takes some hundred microseconds at
-/// most. Larger ones would hold up everything else on the thread.
+/// Blocks up to this size are compressed and decompressed on the calling thread, which takes a few
+/// hundred microseconds at most. Larger ones would delay everything else on the thread.
 const SMALL: usize = 128 << 10;
 
 pub struct Bucket {
@@ -22,22 +22,22 @@ pub struct Bucket {
     compression: Compression,
     downloads: Semaphore,
     uploads: Arc<Semaphore>,
-    /// Turns of packing and unpacking. A block is in memory twice meanwhile, which no budget knows:
-    /// so many blocks is what it can be off by.
-    packing: Semaphore,
+    /// Limits concurrent compression and decompression. A block is in memory twice meanwhile, which
+    /// no budget counts, so this many blocks is the most that a budget can be exceeded by.
+    compressing: Semaphore,
 }
 
-/// A block as the object store has it.
+/// What the object store reports about the object of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
-    /// Its storage class; empty where there are none.
+pub struct ObjectStatus {
+    /// Storage class; empty if the store has none.
     pub class: String,
-    /// What is said of bringing it back from an archive.
+    /// State of a restore from an archive, as the store reports it.
     pub restore: String,
 }
 
 /// The right to upload one block now.
-pub struct UploadTurn {
+pub struct UploadPermit {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -55,70 +55,69 @@ impl Bucket {
             compression,
             downloads: Semaphore::new(options.max_downloads.clamp(1, Semaphore::MAX_PERMITS)),
             uploads: Arc::new(Semaphore::new(options.max_uploads.clamp(1, Semaphore::MAX_PERMITS))),
-            packing: Semaphore::new(cores),
+            compressing: Semaphore::new(cores),
         }
     }
 
-    /// Whether a part of a block costs less than all of it.
+    /// Whether fetching a part of a block costs less than fetching all of it.
     pub fn has_cheap_parts(&self) -> bool {
         self.compression == Compression::None && self.objects.has_cheap_ranges()
     }
 
-    /// Whether a block that is fetched whole is compared with a checksum.
-    pub fn checks_whole(&self) -> bool {
-        self.objects.checks_whole()
+    /// Whether a block that is fetched whole is verified against a checksum.
+    pub fn verifies_whole(&self) -> bool {
+        self.objects.verifies_whole()
     }
 
-    /// A whole block.
+    /// Fetches a whole block.
     pub async fn fetch(&self, block: BlockKey) -> Result<Bytes> {
         let body = self.download(block, None).await?;
         let compression = self.compression;
-        let unpack = move || compression.unpack(body, block.size as usize);
-        self.compute(block.size as usize, unpack)
+        let decompress = move || compression.decompress(body, block.size as usize);
+        self.compute(block.size as usize, decompress)
             .await
             .map_err(|cause| self.failed("read", block, cause))
     }
 
-    /// A part of a block as it is in the bucket; only where parts are cheap.
+    /// Fetches a part of a block. Only valid if parts are cheap.
     pub async fn fetch_part(&self, block: BlockKey, part: &Range<u32>) -> Result<Bytes> {
         let body = self.download(block, Some(part)).await?;
         if body.len() == part.len() {
             return Ok(body);
         }
-        let cause = format!("{} bytes of {part:?}", body.len());
+        let cause = format!("the store returned {} bytes for range {part:?}", body.len());
         Err(self.failed("read", block, cause))
     }
 
-    /// Waits for a turn to upload; first come, first served.
-    pub async fn upload_turn(&self) -> UploadTurn {
-        // Never closed.
-        UploadTurn { _permit: Arc::clone(&self.uploads).acquire_owned().await.ok() }
+    /// Waits for a permit to upload; first come, first served.
+    pub async fn upload_permit(&self) -> UploadPermit {
+        // The semaphore is never closed.
+        UploadPermit { _permit: Arc::clone(&self.uploads).acquire_owned().await.ok() }
     }
 
-    /// A turn if one is free now.
-    pub fn try_upload_turn(&self) -> Option<UploadTurn> {
+    /// Returns a permit if one is free now.
+    pub fn try_upload_permit(&self) -> Option<UploadPermit> {
         let permit = Arc::clone(&self.uploads).try_acquire_owned().ok()?;
-        Some(UploadTurn { _permit: Some(permit) })
+        Some(UploadPermit { _permit: Some(permit) })
     }
 
-    /// Stores a block. Without compression the body goes to the object store as it is: the bytes are
-    /// not copied from here on.
+    /// Stores a block. Without compression, the bytes are not copied from here on.
     pub async fn put(
         &self,
-        _turn: &UploadTurn,
+        _permit: &UploadPermit,
         block: BlockKey,
         body: Bytes,
         tier: u8,
     ) -> Result<()> {
         let compression = self.compression;
         let body = self
-            .compute(body.len(), move || compression.pack(body))
+            .compute(body.len(), move || compression.compress(body))
             .await
             .map_err(|cause| self.failed("pack", block, cause))?;
         self.objects.put(&self.layout.key(block), body, tier).await
     }
 
-    /// Deletes a block; one that is not there is fine.
+    /// Deletes a block. A missing block is not an error.
     pub async fn delete(&self, block: BlockKey) -> Result<()> {
         match self.objects.delete(&self.layout.key(block)).await {
             Err(Error::NotFound) => Ok(()),
@@ -134,21 +133,21 @@ impl Bucket {
         }
     }
 
-    /// What the object store says of a block.
-    pub async fn look_at(&self, block: BlockKey) -> Result<Stored> {
+    /// Returns what the object store reports about the object of a block.
+    pub async fn object_status(&self, block: BlockKey) -> Result<ObjectStatus> {
         let object = self.objects.head(&self.layout.key(block)).await?;
-        Ok(Stored { class: object.class, restore: object.restore })
+        Ok(ObjectStatus { class: object.class, restore: object.restore })
     }
 
     async fn download(&self, block: BlockKey, part: Option<&Range<u32>>) -> Result<Bytes> {
         let key = self.layout.key(block);
-        let most = self.compression.most(block.size);
+        let most = self.compression.max_compressed_size(block.size);
         let wanted = match part {
-            Some(part) => Wanted::part(u64::from(part.start)..u64::from(part.end), most),
-            None => Wanted::whole(most),
+            Some(part) => GetRequest::range_up_to(u64::from(part.start)..u64::from(part.end), most),
+            None => GetRequest::whole_up_to(most),
         };
-        // Never closed, so an error cannot be.
-        let _turn = self.downloads.acquire().await;
+        // The semaphore is never closed, so this cannot fail.
+        let _permit = self.downloads.acquire().await;
         match self.objects.get(&key, wanted).await {
             Err(Error::NotFound) => {
                 Err(Error::MissingBlock { place: self.objects.place().to_owned(), key })
@@ -157,7 +156,7 @@ impl Bucket {
         }
     }
 
-    /// Work on a block of so many bytes, off the threads that everything else runs on if it is big.
+    /// Runs CPU-bound work on a block of `size` bytes: on a blocking thread if the block is large.
     async fn compute(
         &self,
         size: usize,
@@ -166,7 +165,7 @@ impl Bucket {
         if self.compression == Compression::None || size <= SMALL {
             return work();
         }
-        let _turn = self.packing.acquire().await;
+        let _permit = self.compressing.acquire().await;
         let done = tokio::task::spawn_blocking(work).await;
         done.unwrap_or_else(|cut| Err(cut.to_string()))
     }

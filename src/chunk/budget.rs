@@ -1,6 +1,6 @@
-//! The memory budget: how many bytes of data this process may hold at once.
+//! The memory budget: how many bytes of file data this process may hold at once.
 
-mod whole;
+mod parent;
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,96 +8,98 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-use whole::{Drawn, Excess, Whole};
+use parent::{Excess, Parent, ParentReservation};
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// Counted in units, since a permit cannot count further than 32 bits.
+/// The budget is counted in units of this size, since a permit count is limited to 32 bits.
 const UNIT: usize = 1 << 10;
 
-/// A bound on bytes in memory. Who wants to hold some reserves them first, and waits if there are
-/// none left; first come, first served.
+/// A limit on bytes in memory. Bytes are reserved before they are used; if none are left, a
+/// reservation waits, first come, first served.
 ///
-/// Who waits here must hold nothing of the same budget that it gives back only after the wait:
-/// then the first in the queue always gets its turn, since everything that others hold comes back
-/// without their waiting for more.
+/// A task that waits here must not hold memory of the same budget that it releases only after the
+/// wait. Then the first waiter in the queue always gets its turn, since all holders release their
+/// memory without waiting for more.
 pub struct Budget {
     units: Arc<Semaphore>,
     total: usize,
-    ledger: Arc<Ledger>,
+    usage: Arc<Usage>,
     waiting: AtomicUsize,
-    keepers: Mutex<Vec<Weak<dyn Reclaim>>>,
-    /// For what is reserved on a floor that is smaller, by any part.
+    reclaimers: Mutex<Vec<Weak<dyn Reclaim>>>,
+    /// Shared by all parts of the root budget: limits what reservations larger than their floor may
+    /// take.
     excess: Excess,
-    /// What this is a part of.
-    whole: Option<Whole>,
+    /// The budget that this one is a part of.
+    parent: Option<Parent>,
 }
 
-/// Bytes reserved; given back when dropped.
+/// A reservation. Dropping it gives the bytes back.
 pub struct Reserved {
     permit: OwnedSemaphorePermit,
-    ledger: Arc<Ledger>,
-    /// The same bytes in the budget that this one is a part of.
-    whole: Option<Drawn>,
+    usage: Arc<Usage>,
+    /// The same bytes in the parent budget.
+    parent: Option<ParentReservation>,
 }
 
-/// Keeps reserved bytes for convenience only, and lets them go when somebody waits.
+/// A holder of memory that it does not strictly need, such as a cache, and releases when a
+/// reservation waits.
 pub trait Reclaim: Send + Sync {
-    /// Lets go of at least so many bytes, or of all. Answers how many.
+    /// Releases at least `bytes`, or everything. Returns how many bytes it released.
     fn reclaim(&self, bytes: usize) -> usize;
 }
 
 #[derive(Default)]
-struct Ledger {
+struct Usage {
     used: AtomicUsize,
     peak: AtomicUsize,
 }
 
-/// One who waits.
-struct Waiting<'a>(&'a AtomicUsize);
+/// Counts one waiter while it exists.
+struct WaiterGuard<'a>(&'a AtomicUsize);
 
 impl Budget {
     pub fn new(bytes: usize) -> Arc<Self> {
-        Self::with(whole_units(bytes), None, Excess::unlimited())
+        Self::with(units(bytes), None, Excess::unlimited())
     }
 
-    /// As [`Budget::new`]; what parts with a floor hold beyond it and beyond the budget is never more than
-    /// `excess`.
+    /// Creates a root budget as [`Budget::new`] does. Parts with a floor exceed both their floor
+    /// and the budget by at most `excess` bytes, all together.
     pub fn with_excess(bytes: usize, excess: usize) -> Arc<Self> {
-        Self::with(whole_units(bytes), None, Excess::new(excess / UNIT))
+        Self::with(units(bytes), None, Excess::new(excess / UNIT))
     }
 
-    /// A part of this budget: what is reserved from it counts in the whole as well, and there is
-    /// never more of it than `bytes`. The rest is left to others.
+    /// Creates a part of this budget, of at most `bytes`. Its reservations also count in this
+    /// budget; the rest is left to others.
     pub fn part(self: &Arc<Self>, bytes: usize) -> Arc<Self> {
-        let whole = Some(Whole::of(self));
-        Self::with((bytes / UNIT).clamp(1, self.total), whole, self.excess.clone())
+        let parent = Some(Parent::of(self));
+        Self::with((bytes / UNIT).clamp(1, self.total), parent, self.excess.clone())
     }
 
-    /// As [`Budget::part`], with a floor: so many bytes are always there for this part, whatever others
-    /// hold of the whole. Must be called within a runtime.
+    /// Creates a part as [`Budget::part`] does, with a floor: that many bytes are always available
+    /// to it, whatever others hold of this budget. Must be called within a runtime.
     ///
-    /// The floor is taken from the whole, as soon as there is room; until then there is more in use than
-    /// the whole has, by as much. A reservation larger than the floor may have all of it, if there is
-    /// enough of what [`Budget::with_excess`] allows for the rest.
+    /// The floor is reserved from this budget as soon as there is room. Until then, usage may
+    /// exceed the capacity by as much. A reservation larger than the floor may take the whole
+    /// floor, if [`Budget::with_excess`] allows enough for the remainder.
     pub fn share(self: &Arc<Self>, floor: usize, bytes: usize) -> Arc<Self> {
         let floor = floor.min(self.capacity() / 2);
         Self::with(
             (bytes.max(floor) / UNIT).clamp(1, self.total),
-            Some(Whole::with_floor(self, floor)),
+            Some(Parent::with_floor(self, floor)),
             self.excess.clone(),
         )
     }
 
-    fn with(total: usize, whole: Option<Whole>, excess: Excess) -> Arc<Self> {
+    fn with(total: usize, parent: Option<Parent>, excess: Excess) -> Arc<Self> {
         Arc::new(Self {
             units: Arc::new(Semaphore::new(total)),
             total,
-            ledger: Arc::default(),
+            usage: Arc::default(),
             waiting: AtomicUsize::new(0),
-            keepers: Mutex::default(),
+            reclaimers: Mutex::default(),
             excess,
-            whole,
+            parent,
         })
     }
 
@@ -106,90 +108,92 @@ impl Budget {
     }
 
     pub fn used(&self) -> usize {
-        self.ledger.used.load(Ordering::Acquire) * UNIT
+        self.usage.used.load(Ordering::Acquire) * UNIT
     }
 
-    /// The most that was ever used at once.
+    /// Returns the highest usage so far.
     pub fn peak(&self) -> usize {
-        self.ledger.peak.load(Ordering::Acquire) * UNIT
+        self.usage.peak.load(Ordering::Acquire) * UNIT
     }
 
-    /// What a reservation of so many bytes really takes.
+    /// Returns how many bytes a reservation of `bytes` really takes.
     pub fn rounded(bytes: usize) -> usize {
         bytes.div_ceil(UNIT) * UNIT
     }
 
-    /// Whether somebody waits for room. What is only kept for convenience must not be kept now.
-    pub fn is_short(&self) -> bool {
+    /// Whether a reservation waits. Caches must not keep anything new while one does.
+    pub fn has_waiters(&self) -> bool {
         let here = self.waiting.load(Ordering::SeqCst) > 0;
-        here || self.whole.as_ref().is_some_and(|whole| whole.budget().is_short())
+        here || self.parent.as_ref().is_some_and(|parent| parent.budget().has_waiters())
     }
 
-    /// Asked for room from now on when somebody waits for it, here or in the whole.
-    pub fn reclaim_from(&self, keeper: Weak<dyn Reclaim>) {
-        if let Some(whole) = &self.whole {
-            whole.budget().reclaim_from(keeper.clone());
+    /// Registers a holder to reclaim memory from when a reservation waits, here or in the parent.
+    pub fn reclaim_from(&self, reclaimer: Weak<dyn Reclaim>) {
+        if let Some(parent) = &self.parent {
+            parent.budget().reclaim_from(reclaimer.clone());
         }
-        let mut keepers = self.keepers();
-        keepers.retain(|keeper| keeper.strong_count() > 0);
-        keepers.push(keeper);
+        let mut reclaimers = self.reclaimers();
+        reclaimers.retain(|reclaimer| reclaimer.strong_count() > 0);
+        reclaimers.push(reclaimer);
     }
 
-    /// Waits for room. What is larger than the whole budget takes all of it.
+    /// Waits for `bytes`. A reservation larger than the budget takes all of it.
     pub async fn reserve(&self, bytes: usize) -> Reserved {
         if let Some(reserved) = self.try_reserve(bytes) {
             return reserved;
         }
-        // Counted before anything is reclaimed: what a keeper is given later it does not keep.
-        let _waiting = Waiting::new(&self.waiting);
+        // Counted as a waiter before anything is reclaimed, so that a cache keeps nothing new from
+        // now on.
+        let _waiting = WaiterGuard::new(&self.waiting);
         self.reclaim(bytes);
         let units = self.units_of(bytes);
         let Ok(permit) = self.units.clone().acquire_many_owned(units).await else {
             // The semaphore is never closed.
             return std::future::pending().await;
         };
-        let whole = match &self.whole {
-            Some(whole) => Some(whole.draw(units).await),
+        let parent = match &self.parent {
+            Some(parent) => Some(parent.reserve(units).await),
             None => None,
         };
-        Reserved::new(permit, &self.ledger, whole)
+        Reserved::new(permit, &self.usage, parent)
     }
 
-    /// Room, if there is some now and nobody waits for it.
+    /// Reserves `bytes` if they are available now and no other reservation waits.
     pub fn try_reserve(&self, bytes: usize) -> Option<Reserved> {
         let units = self.units_of(bytes);
         let permit = match self.units.clone().try_acquire_many_owned(units) {
             Ok(permit) => permit,
             Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => return None,
         };
-        let whole = match &self.whole {
-            Some(whole) => Some(whole.try_draw(units)?),
+        let parent = match &self.parent {
+            Some(parent) => Some(parent.try_reserve(units)?),
             None => None,
         };
-        Some(Reserved::new(permit, &self.ledger, whole))
+        Some(Reserved::new(permit, &self.usage, parent))
     }
 
-    /// As [`Budget::try_reserve`], but only if about `spare` bytes are left afterwards.
-    pub fn try_reserve_sparing(&self, bytes: usize, spare: usize) -> Option<Reserved> {
+    /// Reserves as [`Budget::try_reserve`] does, but only if about `spare` bytes are left
+    /// afterwards.
+    pub fn try_reserve_leaving(&self, bytes: usize, spare: usize) -> Option<Reserved> {
         let free = self.units.available_permits();
         let needed = bytes.div_ceil(UNIT) + spare.div_ceil(UNIT);
         if needed <= free { self.try_reserve(bytes) } else { None }
     }
 
     fn reclaim(&self, bytes: usize) {
-        // Outside the lock: what a keeper lets go may take a while to be freed.
-        let keepers: Vec<_> = self.keepers().iter().filter_map(Weak::upgrade).collect();
+        // Outside the lock: freeing the reclaimed memory may take a while.
+        let reclaimers: Vec<_> = self.reclaimers().iter().filter_map(Weak::upgrade).collect();
         let mut missing = bytes;
-        for keeper in keepers {
-            missing = missing.saturating_sub(keeper.reclaim(missing));
+        for reclaimer in reclaimers {
+            missing = missing.saturating_sub(reclaimer.reclaim(missing));
             if missing == 0 {
                 return;
             }
         }
     }
 
-    fn keepers(&self) -> MutexGuard<'_, Vec<Weak<dyn Reclaim>>> {
-        self.keepers.lock()
+    fn reclaimers(&self) -> MutexGuard<'_, Vec<Weak<dyn Reclaim>>> {
+        self.reclaimers.lock()
     }
 
     fn units_of(&self, bytes: usize) -> u32 {
@@ -197,7 +201,7 @@ impl Budget {
     }
 }
 
-fn whole_units(bytes: usize) -> usize {
+fn units(bytes: usize) -> usize {
     (bytes / UNIT).clamp(1, u32::MAX as usize)
 }
 
@@ -208,50 +212,55 @@ impl fmt::Debug for Budget {
 }
 
 impl Reserved {
-    fn new(permit: OwnedSemaphorePermit, ledger: &Arc<Ledger>, whole: Option<Drawn>) -> Self {
+    fn new(
+        permit: OwnedSemaphorePermit,
+        usage: &Arc<Usage>,
+        parent: Option<ParentReservation>,
+    ) -> Self {
         let units = permit.num_permits();
-        let used = ledger.used.fetch_add(units, Ordering::AcqRel) + units;
-        ledger.peak.fetch_max(used, Ordering::AcqRel);
-        Self { permit, ledger: Arc::clone(ledger), whole }
+        let used = usage.used.fetch_add(units, Ordering::AcqRel) + units;
+        usage.peak.fetch_max(used, Ordering::AcqRel);
+        Self { permit, usage: Arc::clone(usage), parent }
     }
 
     pub fn bytes(&self) -> usize {
         self.permit.num_permits() * UNIT
     }
 
-    /// Joins two reservations of one budget.
+    /// Merges another reservation of the same budget into this one.
     pub fn merge(&mut self, mut other: Reserved) {
         if let Some(all) = other.permit.split(other.permit.num_permits()) {
             self.permit.merge(all);
         }
-        if let (Some(mine), Some(whole)) = (&mut self.whole, other.whole.take()) {
-            mine.merge(whole);
+        if let (Some(mine), Some(parent)) = (&mut self.parent, other.parent.take()) {
+            mine.merge(parent);
         }
     }
 
-    /// Takes so many bytes out of it; none if it has fewer.
+    /// Splits `bytes` off this reservation, or returns `None` if it has fewer.
     pub fn split(&mut self, bytes: usize) -> Option<Reserved> {
         let permit = self.permit.split(bytes.div_ceil(UNIT))?;
-        let whole = self.whole.as_mut().map(|whole| whole.split(permit.num_permits()));
-        Some(Self { permit, ledger: Arc::clone(&self.ledger), whole })
+        let parent = self.parent.as_mut().map(|parent| parent.split(permit.num_permits()));
+        Some(Self { permit, usage: Arc::clone(&self.usage), parent })
     }
 }
 
 impl Drop for Reserved {
-    /// Off the ledger before the permit is free: nobody ever reads more than there is.
+    /// Lowers the usage before the permit is released, so that the reported usage never exceeds the
+    /// capacity.
     fn drop(&mut self) {
-        self.ledger.used.fetch_sub(self.permit.num_permits(), Ordering::AcqRel);
+        self.usage.used.fetch_sub(self.permit.num_permits(), Ordering::AcqRel);
     }
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> WaiterGuard<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -277,16 +286,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_part_gets_no_more_than_the_whole_has() {
+    async fn a_part_gets_no_more_than_its_parent_has() {
         let budget = Budget::new(100 << 10);
         let part = budget.part(80 << 10);
         let _others = budget.reserve(90 << 10).await;
         assert!(part.try_reserve(20 << 10).is_none());
-        assert_eq!(part.used(), 0, "nothing is held of what could not be had");
+        assert_eq!(part.used(), 0, "a failed reservation holds nothing");
     }
 
     #[tokio::test]
-    async fn what_is_reserved_is_used_until_it_is_dropped() {
+    async fn a_reservation_counts_as_used_until_it_is_dropped() {
         let budget = Budget::new(100 << 10);
         let one = budget.reserve(60 << 10).await;
         assert_eq!(budget.used(), 60 << 10);
@@ -296,25 +305,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_than_everything_takes_everything() {
+    async fn a_reservation_larger_than_the_budget_takes_all_of_it() {
         let budget = Budget::new(100 << 10);
         assert_eq!(budget.reserve(1 << 30).await.bytes(), budget.capacity());
     }
 
     #[tokio::test]
-    async fn a_waiter_gets_what_is_given_back() {
+    async fn a_waiter_gets_memory_that_is_given_back() {
         let budget = Budget::new(10 << 10);
         let all = budget.reserve(10 << 10).await;
         let waiting = tokio::spawn({
             let budget = budget.clone();
             async move { budget.reserve(1).await.bytes() }
         });
-        while !budget.is_short() {
+        while !budget.has_waiters() {
             tokio::task::yield_now().await;
         }
         drop(all);
         assert_eq!(waiting.await.unwrap(), 1 << 10);
-        assert!(!budget.is_short());
+        assert!(!budget.has_waiters());
     }
 
     #[tokio::test]
@@ -322,7 +331,7 @@ mod tests {
         let budget = Budget::new(10 << 10);
         let all = budget.reserve(10 << 10).await;
         assert!(futures::poll!(Box::pin(budget.reserve(1))).is_pending());
-        assert!(!budget.is_short());
+        assert!(!budget.has_waiters());
         drop(all);
         assert_eq!(budget.used(), 0);
     }
@@ -341,14 +350,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sparing_leaves_room_for_others() {
+    async fn try_reserve_leaving_leaves_room_for_others() {
         let budget = Budget::new(10 << 10);
-        assert!(budget.try_reserve_sparing(6 << 10, 5 << 10).is_none());
-        assert!(budget.try_reserve_sparing(5 << 10, 5 << 10).is_some());
+        assert!(budget.try_reserve_leaving(6 << 10, 5 << 10).is_none());
+        assert!(budget.try_reserve_leaving(5 << 10, 5 << 10).is_some());
     }
 
     #[tokio::test]
-    async fn what_is_kept_for_convenience_goes_to_who_waits() {
+    async fn a_waiter_reclaims_memory_from_caches() {
         struct Keeper(Mutex<Vec<Reserved>>);
         impl Reclaim for Keeper {
             fn reclaim(&self, bytes: usize) -> usize {
@@ -367,8 +376,8 @@ mod tests {
         for _ in 0..10 {
             kept.push(budget.reserve(1 << 10).await);
         }
-        let keeper: Arc<dyn Reclaim> = Arc::new(Keeper(Mutex::new(kept)));
-        budget.reclaim_from(Arc::downgrade(&keeper));
+        let reclaimer: Arc<dyn Reclaim> = Arc::new(Keeper(Mutex::new(kept)));
+        budget.reclaim_from(Arc::downgrade(&reclaimer));
         let reserved = budget.reserve(3 << 10).await;
         assert_eq!((reserved.bytes(), budget.used()), (3 << 10, 10 << 10));
     }

@@ -1,7 +1,7 @@
-//! What a store counts, under the names that JuiceFS gave.
+//! Metrics of a store, under the names that JuiceFS uses.
 //!
-//! Nothing is counted twice: most figures are kept where they arise, and read when they are asked
-//! for.
+//! Most values live where they arise and are read when the registry collects them, so nothing is
+//! counted twice.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -13,19 +13,19 @@ use prometheus::{Histogram, HistogramOpts, Registry, exponential_buckets};
 use super::Store;
 use crate::error::{Error, Result};
 
-/// A figure of a store: its name, what it says, whether it only grows, and how it is read.
-struct Figure {
+/// A metric: its name, its description, its type, and how it is read from a snapshot.
+struct StoreMetric {
     name: &'static str,
     help: &'static str,
     kind: MetricType,
-    read: fn(&Figures) -> f64,
+    read: fn(&Snapshot) -> f64,
 }
 
-/// What the figures are read from.
-struct Figures {
+/// The values that all metrics of a store are read from.
+struct Snapshot {
     cache: super::CacheUsage,
     used: usize,
-    hot: usize,
+    block_cache: usize,
     staging_errors: u64,
     staging_delay: f64,
 }
@@ -33,114 +33,117 @@ struct Figures {
 const COUNTER: MetricType = MetricType::COUNTER;
 const GAUGE: MetricType = MetricType::GAUGE;
 
-const FIGURES: &[Figure] = &[
-    figure("blockcache_blocks", "Cached blocks", GAUGE, |all| all.cache.blocks as f64),
-    figure("blockcache_bytes", "Cached bytes", GAUGE, |all| all.cache.bytes as f64),
-    figure("blockcache_hits", "Reads from the cache", COUNTER, |all| all.cache.hits as f64),
-    figure("blockcache_hit_bytes", "Bytes read from the cache", COUNTER, |all| {
+const METRICS: &[StoreMetric] = &[
+    metric("blockcache_blocks", "Cached blocks", GAUGE, |all| all.cache.blocks as f64),
+    metric("blockcache_bytes", "Cached bytes", GAUGE, |all| all.cache.bytes as f64),
+    metric("blockcache_hits", "Reads from the cache", COUNTER, |all| all.cache.hits as f64),
+    metric("blockcache_hit_bytes", "Bytes read from the cache", COUNTER, |all| {
         all.cache.hit_bytes as f64
     }),
-    figure("blockcache_miss", "Reads that were not in the cache", COUNTER, |all| {
-        all.cache.miss as f64
-    }),
-    figure("blockcache_miss_bytes", "Bytes that were not in the cache", COUNTER, |all| {
+    metric("blockcache_miss", "Reads that missed the cache", COUNTER, |all| all.cache.miss as f64),
+    metric("blockcache_miss_bytes", "Bytes of reads that missed the cache", COUNTER, |all| {
         all.cache.miss_bytes as f64
     }),
-    figure("blockcache_drops", "Blocks that the cache could not take", COUNTER, |all| {
+    metric("blockcache_drops", "Blocks that the cache could not store", COUNTER, |all| {
         all.cache.drops as f64
     }),
-    figure("blockcache_evicts", "Blocks that went to make room", COUNTER, |all| {
+    metric("blockcache_evicts", "Blocks evicted from the cache", COUNTER, |all| {
         all.cache.evicts as f64
     }),
-    figure("blockcache_writes", "Blocks written to the cache", COUNTER, |all| {
+    metric("blockcache_writes", "Blocks written to the cache", COUNTER, |all| {
         all.cache.writes as f64
     }),
-    figure("blockcache_write_bytes", "Bytes written to the cache", COUNTER, |all| {
+    metric("blockcache_write_bytes", "Bytes written to the cache", COUNTER, |all| {
         all.cache.write_bytes as f64
     }),
-    figure("staging_blocks", "Blocks staged and not uploaded", GAUGE, |all| {
+    metric("staging_blocks", "Blocks staged and not uploaded", GAUGE, |all| {
         all.cache.staging_blocks as f64
     }),
-    figure("staging_block_bytes", "Bytes staged and not uploaded", GAUGE, |all| {
+    metric("staging_block_bytes", "Bytes staged and not uploaded", GAUGE, |all| {
         all.cache.staging_block_bytes as f64
     }),
-    figure("staging_write_bytes", "Bytes staged so far", COUNTER, |all| {
+    metric("staging_write_bytes", "Bytes staged so far", COUNTER, |all| {
         all.cache.staging_write_bytes as f64
     }),
-    figure("staging_writing_blocks", "Blocks being staged", GAUGE, |all| {
+    metric("staging_writing_blocks", "Blocks being staged", GAUGE, |all| {
         all.cache.staging_writing_blocks as f64
     }),
-    figure("staging_block_delay_seconds", "Time that blocks were staged", COUNTER, |all| {
+    metric("staging_block_delay_seconds", "Seconds that blocks were staged", COUNTER, |all| {
         all.staging_delay
     }),
-    figure("staging_block_errors", "Blocks that could not be staged", COUNTER, |all| {
+    metric("staging_block_errors", "Blocks that could not be staged", COUNTER, |all| {
         all.staging_errors as f64
     }),
-    figure("used_buffer_size_bytes", "Bytes of data in memory", GAUGE, |all| all.used as f64),
-    figure("used_read_buffer_size_bytes", "Bytes of blocks in memory", GAUGE, |all| all.hot as f64),
-    figure("store_cache_size_bytes", "Bytes of the cache in memory", GAUGE, |all| {
+    metric("used_buffer_size_bytes", "Bytes of data in memory", GAUGE, |all| all.used as f64),
+    metric("used_read_buffer_size_bytes", "Bytes of blocks in memory", GAUGE, |all| {
+        all.block_cache as f64
+    }),
+    metric("store_cache_size_bytes", "Bytes of the cache in memory", GAUGE, |all| {
         all.cache.memory_bytes as f64
     }),
 ];
 
-const fn figure(
+const fn metric(
     name: &'static str,
     help: &'static str,
     kind: MetricType,
-    read: fn(&Figures) -> f64,
-) -> Figure {
-    Figure { name, help, kind, read }
+    read: fn(&Snapshot) -> f64,
+) -> StoreMetric {
+    StoreMetric { name, help, kind, read }
 }
 
-/// The figures of one store, as a registry asks for them.
-struct Collected {
+/// Collects the metrics of one store for a registry.
+struct StoreCollector {
     store: Weak<Store>,
     descriptions: Vec<Desc>,
 }
 
-/// The sizes of rewritten slices.
-pub fn rewritten_sizes() -> prometheus::Result<Histogram> {
-    let help = "Bytes of slices that were rewritten";
+/// Creates the histogram of the sizes of compacted slices.
+pub fn compacted_sizes() -> prometheus::Result<Histogram> {
+    let help = "Sizes of compacted slices in bytes";
     let options = HistogramOpts::new("compact_size_histogram_bytes", help);
     Histogram::with_opts(options.buckets(exponential_buckets(1024.0, 2.0, 16)?))
 }
 
 impl Store {
-    /// Shows what this store counts in a registry; it is to be that of this volume alone.
+    /// Registers the metrics of this store. The registry must belong to this volume alone.
     pub fn register(self: &Arc<Self>, registry: &Registry) -> Result<()> {
         self.try_register(registry).map_err(|error| Error::BadInput(format!("metrics: {error}")))
     }
 
     fn try_register(self: &Arc<Self>, registry: &Registry) -> prometheus::Result<()> {
-        let descriptions = FIGURES.iter().map(Figure::description).collect::<Result<_, _>>()?;
-        registry.register(Box::new(Collected { store: Arc::downgrade(self), descriptions }))?;
-        let times = self.cache.as_ref().map(|cache| cache.times());
-        let (reads, writes) = times.map_or((&None, &None), |times| (&times.reads, &times.writes));
-        for histogram in [&self.rewritten, reads, writes].into_iter().flatten() {
+        let descriptions =
+            METRICS.iter().map(StoreMetric::description).collect::<Result<_, _>>()?;
+        registry
+            .register(Box::new(StoreCollector { store: Arc::downgrade(self), descriptions }))?;
+        let latencies = self.cache.as_ref().map(|cache| cache.latencies());
+        let (reads, writes) =
+            latencies.map_or((&None, &None), |latencies| (&latencies.reads, &latencies.writes));
+        for histogram in [&self.compacted_sizes, reads, writes].into_iter().flatten() {
             registry.register(Box::new(histogram.clone()))?;
         }
         Ok(())
     }
 
-    fn figures(&self) -> Figures {
+    fn snapshot(&self) -> Snapshot {
         let staging = self.staging.as_ref();
-        Figures {
+        Snapshot {
             cache: self.cache.as_ref().map(|cache| cache.usage()).unwrap_or_default(),
             used: self.budget.used(),
-            hot: self.hot.bytes(),
+            block_cache: self.block_cache.bytes(),
             staging_errors: staging.map_or(0, |staging| staging.errors()),
-            staging_delay: staging.map_or(0.0, |staging| staging.delayed().as_secs_f64()),
+            staging_delay: staging.map_or(0.0, |staging| staging.total_delay().as_secs_f64()),
         }
     }
 }
 
-impl Figure {
+impl StoreMetric {
     fn description(&self) -> prometheus::Result<Desc> {
         Desc::new(self.name.to_owned(), self.help.to_owned(), Vec::new(), HashMap::new())
     }
 
-    fn family(&self, figures: &Figures) -> MetricFamily {
-        let (mut metric, value) = (Metric::default(), (self.read)(figures));
+    fn family(&self, snapshot: &Snapshot) -> MetricFamily {
+        let (mut metric, value) = (Metric::default(), (self.read)(snapshot));
         if self.kind == COUNTER {
             let mut counter = Counter::default();
             counter.set_value(value);
@@ -159,51 +162,51 @@ impl Figure {
     }
 }
 
-impl Collector for Collected {
+impl Collector for StoreCollector {
     fn desc(&self) -> Vec<&Desc> {
         self.descriptions.iter().collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         let Some(store) = self.store.upgrade() else { return Vec::new() };
-        let figures = store.figures();
-        FIGURES.iter().map(|figure| figure.family(&figures)).collect()
+        let snapshot = store.snapshot();
+        METRICS.iter().map(|metric| metric.family(&snapshot)).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chunk::testing::{BLOCK, LAYOUT, Probe, slice};
-    use crate::chunk::{Compression, Fragment};
+    use crate::chunk::testing::{BLOCK, LAYOUT, TestBucket, slice};
+    use crate::chunk::{Compression, SliceRange};
     use crate::slice::SliceId;
 
-    fn figure(registry: &Registry, name: &str) -> MetricFamily {
+    fn metric(registry: &Registry, name: &str) -> MetricFamily {
         let found = registry.gather().into_iter().find(|family| family.name() == name);
         found.unwrap_or_else(|| panic!("no {name}"))
     }
 
     #[tokio::test]
-    async fn a_registry_shows_what_the_store_holds_and_did() {
+    async fn a_registry_shows_the_state_and_the_counters_of_a_store() {
         let one = slice(1, BLOCK);
-        let store = Store::new(Probe::with(one).await, LAYOUT, Compression::None);
+        let store = Store::new(TestBucket::with(one).await, LAYOUT, Compression::None);
         let registry = Registry::new_custom(Some("juicefs".to_owned()), None).unwrap();
         store.register(&registry).unwrap();
         store.read(one, 0..1).await.unwrap();
-        let fragments = [Fragment { slice: one, off: 0, len: 2000 }];
-        store.rewrite(&fragments, SliceId(2), 0).await.unwrap();
+        let ranges = [SliceRange { slice: one, range: 0..2000 }];
+        store.compact(&ranges, SliceId(2), 0).await.unwrap();
 
-        let used = figure(&registry, "juicefs_used_buffer_size_bytes");
+        let used = metric(&registry, "juicefs_used_buffer_size_bytes");
         assert!((used.get_metric()[0].get_gauge().get_value() - f64::from(BLOCK)).abs() < 0.5);
-        let sizes = figure(&registry, "juicefs_compact_size_histogram_bytes");
+        let sizes = metric(&registry, "juicefs_compact_size_histogram_bytes");
         assert!((sizes.get_metric()[0].get_histogram().get_sample_sum() - 2000.0).abs() < 0.5);
-        assert_eq!(figure(&registry, "juicefs_blockcache_hits").get_field_type(), COUNTER);
+        assert_eq!(metric(&registry, "juicefs_blockcache_hits").get_field_type(), COUNTER);
     }
 
     #[tokio::test]
-    async fn the_figures_go_with_the_store() {
+    async fn metrics_disappear_with_their_store() {
         let registry = Registry::new();
-        let store = Store::new(Probe::new(), LAYOUT, Compression::None);
+        let store = Store::new(TestBucket::new(), LAYOUT, Compression::None);
         store.register(&registry).unwrap();
         assert!(store.register(&registry).is_err());
         drop(store);

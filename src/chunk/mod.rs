@@ -1,34 +1,30 @@
-//! Data: slices cut into blocks, blocks packed into objects, and the caches in front of them.
+//! File data: slices are cut into blocks, blocks are stored as objects, and caches sit in front of
+//! the bucket.
 //!
-//! Knows nothing of inodes, names, or where in a file a slice lies.
+//! Knows nothing of inodes, names, or the position of a slice in a file.
 
 mod block;
 mod bucket;
 mod budget;
 mod cache;
+mod compaction;
 mod compress;
-mod flight;
-mod hot;
 mod metrics;
 mod options;
-mod prefetch;
 mod read;
-mod rewrite;
 mod staging;
 mod store;
 #[cfg(test)]
 mod testing;
-mod trail;
 mod upload;
-mod warm;
+mod warmup;
 
-pub use block::{BlockKey, Layout};
-pub use bucket::Stored;
+pub use block::{BlockKey, BlockRange, Layout, SliceRange};
+pub use bucket::ObjectStatus;
 pub use budget::{Budget, Reclaim, Reserved};
 pub use cache::{Cache, CacheOptions, CacheOwner, CacheUsage, Checksum, Eviction, VolumeCache};
 pub use compress::Compression;
 pub use options::{Hours, Options, Verify, Writeback};
-pub use rewrite::Fragment;
-pub use store::{Parts, Store};
+pub use store::{Store, StoreConfig};
 pub use upload::Upload;
-pub use warm::Warmth;
+pub use warmup::CacheCoverage;

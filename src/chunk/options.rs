@@ -1,57 +1,60 @@
-//! How the data of a volume is moved and kept. The defaults are those of JuiceFS.
+//! Options for how the data of a volume is transferred and cached. The defaults are those of
+//! JuiceFS.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// Options of one volume's data.
+/// Data options of one volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Uploads at the same time.
+    /// Concurrent uploads.
     pub max_uploads: usize,
-    /// Downloads at the same time.
+    /// Concurrent downloads.
     pub max_downloads: usize,
-    /// Blocks fetched whole at the same time after only a part of them was read.
+    /// Concurrent fetches of whole blocks after only a part of each was read.
     pub prefetch: usize,
-    /// Of the blocks that are read, only those shorter than a full one go into the cache.
+    /// Of the blocks that are read, cache only those shorter than a full block.
     pub cache_partial_only: bool,
-    /// All blocks that are written go into the cache, not only those shorter than a full one.
+    /// Cache all blocks that are written, not only those shorter than a full block.
     pub cache_large_write: bool,
     /// Blocks count as stored once they are staged on disk.
     pub writeback: Option<Writeback>,
-    /// Which blocks are read whole for the sake of their checksum.
+    /// Which blocks are read whole to verify their checksum.
     pub verify: Verify,
-    /// Nothing is uploaded, not even what an earlier run has left staged.
+    /// Nothing is uploaded, not even blocks that an earlier run left staged.
     pub read_only: bool,
 }
 
-/// When staged blocks are uploaded, and which are staged.
+/// Which blocks are staged, and when they are uploaded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Writeback {
-    /// Only blocks shorter than this are staged; none: all.
+    /// Only blocks shorter than this are staged; `None` stages all.
     pub threshold: Option<u32>,
-    /// How long a block stays staged at least.
+    /// The minimum time that a block stays staged.
     pub delay: Duration,
-    /// The hours of the day in which blocks are uploaded; none: all.
+    /// The hours of the day in which blocks are uploaded; `None` uploads at any time.
     pub hours: Option<Hours>,
 }
 
-/// Which blocks are read whole though only a part is wanted. A store has a checksum of the whole
-/// object and none of a part, so a part that was damaged on the way shows only with the rest.
+/// Which blocks are read whole although only a part is wanted. A store keeps a checksum of the
+/// whole object and none of a part, so damage to a part is only detected by reading the whole
+/// object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Verify {
     All,
-    /// Those that cost hardly more whole: what the request itself takes is as much.
+    /// Blocks that cost hardly more to read whole, because the request itself dominates.
     #[default]
     Cheap,
     None,
 }
 
-/// Blocks up to here are cheap: some ten milliseconds, as a request that brings nothing.
+/// Largest cheap block: its transfer takes some ten milliseconds, as much as a request without a
+/// body.
 const CHEAP: u32 = 1 << 20;
 
-/// Hours of the day, from the first to before the second, over midnight if it is less.
+/// Hours of the day, from `from` up to but not including `to`; past midnight if `to` is smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hours {
     from: u32,
@@ -75,7 +78,7 @@ impl Default for Options {
 
 impl Verify {
     /// Whether a block of this size is read whole.
-    pub fn takes(self, size: u32) -> bool {
+    pub fn includes(self, size: u32) -> bool {
         match self {
             Self::All => true,
             Self::Cheap => size <= CHEAP,
@@ -93,7 +96,7 @@ impl FromStr for Verify {
             "cheap" => Self::Cheap,
             "none" => Self::None,
             _ => {
-                let what = format!("verify-reads {text:?} is none of all, cheap, none");
+                let what = format!("verify-reads {text:?} is not one of all, cheap, none");
                 return Err(Error::bad_input(what));
             }
         })
@@ -113,7 +116,7 @@ impl Hours {
 impl FromStr for Hours {
     type Err = Error;
 
-    /// `22-6` or `22,6`.
+    /// Accepts `22-6` or `22,6`.
     fn from_str(text: &str) -> Result<Self> {
         let hour = |text: &str| text.trim().parse().ok().filter(|hour: &u32| *hour < 24);
         text.split_once(['-', ','])
@@ -134,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn hours_go_from_the_first_to_before_the_second() {
+    fn hours_include_the_first_and_exclude_the_second() {
         assert_eq!(included("2-5"), [2, 3, 4]);
         assert_eq!(included("22,2"), [0, 1, 22, 23]);
         assert_eq!(included("7-7").len(), 24);
     }
 
     #[test]
-    fn other_texts_are_no_hours() {
+    fn other_texts_are_not_hours() {
         for text in ["", "5", "1-24", "1-2-3", "-1-2", "a-b", "1 2"] {
             let error = text.parse::<Hours>().unwrap_err();
             assert!(error.to_string().contains(&format!("{text:?}")), "{error}");

@@ -1,71 +1,69 @@
-//! Reading: from memory, from the cache, from the bucket, in this order.
+//! Reads: from memory, then from the cache, then from the bucket.
+
+pub mod block_cache;
+pub mod prefetch;
+pub mod sequential;
+pub mod single_flight;
 
 use std::ops::Range;
 
 use bytes::Bytes;
 use futures::future::try_join_all;
 
-use super::flight::{Boarding, Duty};
-use super::hot::accounted;
-use super::{BlockKey, Budget, Reserved, Store};
+use super::{BlockKey, BlockRange, Budget, Reserved, SliceRange, Store};
 use crate::error::{Error, Result};
 use crate::slice::SliceSize;
 use crate::sync::Mutex;
+use block_cache::with_reservation;
+use single_flight::{Fetch, Join};
 
-/// Some bytes of one block.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Piece {
-    block: BlockKey,
-    part: Range<u32>,
-}
-
-/// Where the memory of a read comes from.
-enum Room<'a> {
-    /// Asked for as it is needed, and perhaps refused.
-    Open(&'a Budget),
-    /// Enough for the worst case, reserved beforehand.
-    Ample(Mutex<Reserved>),
+/// Where a read gets its memory from.
+enum ReadMemory<'a> {
+    /// Reserved from the budget when needed; the budget may refuse.
+    OnDemand(&'a Budget),
+    /// Reserved beforehand, enough for the worst case.
+    Reserved(Mutex<Reserved>),
 }
 
 /// Why a block is fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// Somebody waits for it.
-    Wanted,
-    /// Somebody will.
-    Ahead,
+enum Purpose {
+    /// A reader waits for it.
+    Read,
+    /// A reader is expected to want it soon.
+    Prefetch,
 }
 
-/// Why a piece was not read.
-enum Short {
-    NoRoom,
+/// Why a range was not read.
+enum ReadError {
+    NoMemory,
     Failed(Error),
 }
 
-impl From<Error> for Short {
+impl From<Error> for ReadError {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
-impl Room<'_> {
-    fn take(&self, bytes: usize) -> Result<Reserved, Short> {
+impl ReadMemory<'_> {
+    fn take(&self, bytes: usize) -> Result<Reserved, ReadError> {
         match self {
-            Self::Open(budget) => budget.try_reserve(bytes).ok_or(Short::NoRoom),
-            Self::Ample(all) => {
+            Self::OnDemand(budget) => budget.try_reserve(bytes).ok_or(ReadError::NoMemory),
+            Self::Reserved(all) => {
                 let mut all = all.lock();
-                // A block larger than the whole budget has all of it.
+                // A block larger than the whole budget gets the whole budget.
                 let bytes = bytes.min(all.bytes());
-                all.split(bytes).ok_or(Short::NoRoom)
+                all.split(bytes).ok_or(ReadError::NoMemory)
             }
         }
     }
 
-    /// Takes back what was not needed after all.
+    /// Takes back memory that was not needed after all.
     fn give(&self, reserved: Reserved) {
         match self {
-            Self::Open(_) => drop(reserved),
-            Self::Ample(all) => {
+            Self::OnDemand(_) => drop(reserved),
+            Self::Reserved(all) => {
                 all.lock().merge(reserved);
             }
         }
@@ -73,190 +71,215 @@ impl Room<'_> {
 }
 
 impl Store {
-    /// Bytes `range` of a slice, in pieces laid end to end. They are parts of blocks in memory and
-    /// keep them there: who holds them must not wait for memory of the same budget, so several
-    /// slices that are wanted at once are asked for by one [`Store::read_all`].
-    pub async fn read(&self, slice: SliceSize, range: Range<u32>) -> Result<Vec<Bytes>> {
-        self.read_all(&[(slice, range)]).await
-    }
-
-    /// The bytes of several slices, in pieces laid end to end.
+    /// Reads bytes `range` of a slice. The returned buffers follow each other.
     ///
-    /// It never waits for memory while it holds some, so readers cannot block each other: at first
-    /// memory is only taken if it is there at once. If not, everything taken is let go, and enough
-    /// for the worst case, all blocks whole, is reserved in one go. Nothing after that asks for more:
-    /// a flight has its memory before it starts, and neither it nor the cache waits for a reader.
-    pub async fn read_all(&self, wanted: &[(SliceSize, Range<u32>)]) -> Result<Vec<Bytes>> {
-        let pieces = self.pieces(wanted);
-        match self.gather(&pieces, &Room::Open(&self.budget)).await {
-            Ok(bytes) => return Ok(bytes),
-            Err(Short::Failed(error)) => return Err(error),
-            Err(Short::NoRoom) => {}
-        }
-        let worst = pieces.iter().map(Piece::room).sum();
-        if worst > self.budget.capacity() {
-            return self.read_piecemeal(&pieces).await;
-        }
-        self.gather_in(worst, &pieces).await
+    /// They are parts of blocks in memory and keep those blocks there. The caller must not wait for
+    /// memory of the same budget while it holds them: to read several slices at once, call
+    /// [`Store::read_all`] once.
+    pub async fn read(&self, slice: SliceSize, range: Range<u32>) -> Result<Vec<Bytes>> {
+        self.read_all(&[SliceRange { slice, range }]).await
     }
 
-    /// The bytes of a slice if they are in memory, or in files that the page cache has; never waits
-    /// for anything. None also means: ask again with [`Store::read`].
+    /// Reads ranges of several slices. The returned buffers follow each other.
+    ///
+    /// Never waits for memory while holding some, so readers cannot deadlock. At first, memory is
+    /// only taken if it is available at once. If it is not, everything taken is released, and enough
+    /// for the worst case, all blocks whole, is reserved in one step. Nothing after that needs more:
+    /// a fetch has its memory before it starts, and neither a fetch nor the cache waits for a
+    /// reader.
+    pub async fn read_all(&self, wanted: &[SliceRange]) -> Result<Vec<Bytes>> {
+        let ranges = self.block_ranges(wanted);
+        match self.read_ranges(&ranges, &ReadMemory::OnDemand(&self.budget)).await {
+            Ok(bytes) => return Ok(bytes),
+            Err(ReadError::Failed(error)) => return Err(error),
+            Err(ReadError::NoMemory) => {}
+        }
+        let worst_case = ranges.iter().map(worst_case).sum();
+        if worst_case > self.budget.capacity() {
+            return self.read_one_by_one(&ranges).await;
+        }
+        self.read_ranges_within(worst_case, &ranges).await
+    }
+
+    /// Reads bytes of a slice that are in memory, or in files that the page cache holds. Never
+    /// waits. `None` only means that [`Store::read`] is needed.
     pub fn read_now(&self, slice: SliceSize, range: Range<u32>) -> Option<Vec<Bytes>> {
-        let pieces = self.layout().pieces(slice, range);
-        pieces
-            .map(|(block, part)| self.hot.part(block, &part).or_else(|| self.cached(block, part)))
+        let ranges = self.layout().block_ranges(slice, range);
+        ranges
+            .map(|BlockRange { block, range }| {
+                let in_memory = self.block_cache.read(block, &range);
+                in_memory.or_else(|| self.read_cached_now(block, range))
+            })
             .collect()
     }
 
-    fn cached(&self, block: BlockKey, part: Range<u32>) -> Option<Bytes> {
+    fn read_cached_now(&self, block: BlockKey, range: Range<u32>) -> Option<Bytes> {
         let cache = self.cache.as_ref()?;
-        let reserved = self.budget.try_reserve(part.len())?;
-        Some(accounted(cache.read_now(block, part)?, reserved))
+        let reserved = self.budget.try_reserve(range.len())?;
+        Some(with_reservation(cache.read_now(block, range)?, reserved))
     }
 
-    fn pieces(&self, wanted: &[(SliceSize, Range<u32>)]) -> Vec<Piece> {
-        let pieces =
-            wanted.iter().flat_map(|(slice, range)| self.layout().pieces(*slice, range.clone()));
-        pieces.map(|(block, part)| Piece { block, part }).collect()
+    fn block_ranges(&self, wanted: &[SliceRange]) -> Vec<BlockRange> {
+        let layout = self.layout();
+        let ranges = wanted.iter().map(|SliceRange { slice, range }| (*slice, range.clone()));
+        ranges.flat_map(|(slice, range)| layout.block_ranges(slice, range)).collect()
     }
 
-    async fn gather(&self, pieces: &[Piece], room: &Room<'_>) -> Result<Vec<Bytes>, Short> {
-        if let [piece] = pieces {
-            return Ok(vec![self.piece(piece, room).await?]);
+    async fn read_ranges(
+        &self,
+        ranges: &[BlockRange],
+        memory: &ReadMemory<'_>,
+    ) -> Result<Vec<Bytes>, ReadError> {
+        if let [range] = ranges {
+            return Ok(vec![self.read_range(range, memory).await?]);
         }
-        try_join_all(pieces.iter().map(|piece| self.piece(piece, room))).await
+        try_join_all(ranges.iter().map(|range| self.read_range(range, memory))).await
     }
 
-    /// Waits for that much memory, and reads.
-    async fn gather_in(&self, bytes: usize, pieces: &[Piece]) -> Result<Vec<Bytes>> {
-        let room = Room::Ample(Mutex::new(self.budget.reserve(bytes).await));
-        self.gather(pieces, &room).await.map_err(|short| match short {
-            Short::Failed(error) => error,
-            Short::NoRoom => Error::internal("reading", "what was reserved is not enough"),
+    /// Waits for `bytes` of memory, then reads.
+    async fn read_ranges_within(&self, bytes: usize, ranges: &[BlockRange]) -> Result<Vec<Bytes>> {
+        let memory = ReadMemory::Reserved(Mutex::new(self.budget.reserve(bytes).await));
+        self.read_ranges(ranges, &memory).await.map_err(|error| match error {
+            ReadError::Failed(error) => error,
+            ReadError::NoMemory => Error::internal("reading", "the reserved memory is too small"),
         })
     }
 
-    /// Reads pieces of more blocks than fit into memory, one after the other, and copies what is
-    /// wanted of each. The copies are beyond the budget while the next block waits for room, so only
-    /// one such read goes on at a time.
-    async fn read_piecemeal(&self, pieces: &[Piece]) -> Result<Vec<Bytes>> {
-        // Never closed, so an error cannot be.
-        let _turn = self.piecemeal.acquire().await;
-        let mut copies = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            let bytes = self.gather_in(piece.room(), std::slice::from_ref(piece)).await?;
+    /// Reads ranges of more blocks than fit into the budget, one after the other, and copies the
+    /// wanted bytes of each. The copies exceed the budget while the next block waits for memory, so
+    /// only one such read runs at a time.
+    async fn read_one_by_one(&self, ranges: &[BlockRange]) -> Result<Vec<Bytes>> {
+        // The semaphore is never closed, so this cannot fail.
+        let _permit = self.oversized_read.acquire().await;
+        let mut copies = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let needed = worst_case(range);
+            let bytes = self.read_ranges_within(needed, std::slice::from_ref(range)).await?;
             copies.extend(bytes.iter().map(|bytes| Bytes::copy_from_slice(bytes)));
         }
         Ok(copies)
     }
 
-    async fn piece(&self, piece: &Piece, room: &Room<'_>) -> Result<Bytes, Short> {
-        let Piece { block, part } = piece;
-        if let Some(bytes) = self.hot.part(*block, part) {
+    async fn read_range(
+        &self,
+        wanted: &BlockRange,
+        memory: &ReadMemory<'_>,
+    ) -> Result<Bytes, ReadError> {
+        let BlockRange { block, range } = wanted;
+        if let Some(bytes) = self.block_cache.read(*block, range) {
             return Ok(bytes);
         }
         if let Some(cache) = &self.cache {
-            let reserved = room.take(part.len())?;
-            let bytes = match cache.read_now(*block, part.clone()) {
+            let reserved = memory.take(range.len())?;
+            let bytes = match cache.read_now(*block, range.clone()) {
                 Some(bytes) => Some(bytes),
-                None => cache.read(*block, part.clone()).await,
+                None => cache.read(*block, range.clone()).await,
             };
             match bytes {
-                Some(bytes) => return Ok(accounted(bytes, reserved)),
-                None => room.give(reserved),
+                Some(bytes) => return Ok(with_reservation(bytes, reserved)),
+                None => memory.give(reserved),
             }
         }
-        if self.prefers_part(piece) {
-            match self.part(piece, room).await {
-                // What is wrong with a part may be right with the whole, and a block that is not
-                // in the bucket may be staged.
-                Err(Short::Failed(
+        if self.prefers_part(wanted) {
+            match self.fetch_part(wanted, memory).await {
+                // A request for the whole block may succeed where one for a part fails, and a block
+                // that is not in the bucket may be staged.
+                Err(ReadError::Failed(
                     Error::Storage { .. } | Error::Denied { .. } | Error::MissingBlock { .. },
                 )) => {}
                 other => return other,
             }
         }
-        self.whole(piece, room).await
+        self.fetch_whole(wanted, memory).await
     }
 
-    /// Whether only the part should be fetched. A stream begins a block at its start, or goes on
-    /// where it was, and wants all of it; who reads from its middle may not. With a cache, only a
-    /// part that is much smaller than the block is worth a request of its own. And no part is
-    /// compared with a checksum.
-    fn prefers_part(&self, piece: &Piece) -> bool {
-        let Piece { block, part } = piece;
-        let is_small = self.cache.is_none() || part.end - part.start <= block.size / 4;
-        let is_checked = self.bucket.checks_whole() && self.options.verify.takes(block.size);
+    /// Whether to fetch only the wanted part of a block.
+    ///
+    /// A stream begins a block at its start, or continues where it was, and needs all of it; a
+    /// reader that begins in the middle may not. With a cache, only a part much smaller than the
+    /// block is worth a request of its own. A part cannot be verified against a checksum.
+    fn prefers_part(&self, wanted: &BlockRange) -> bool {
+        let BlockRange { block, range } = wanted;
+        let is_small = self.cache.is_none() || range.end - range.start <= block.size / 4;
+        let is_verified = self.bucket.verifies_whole() && self.options.verify.includes(block.size);
         self.bucket.has_cheap_parts()
-            && !is_checked
-            && part.start > 0
+            && !is_verified
+            && range.start > 0
             && is_small
-            && !self.trail.goes_on(*block, part)
-            && !self.flights.contains(*block)
+            && !self.sequential_reads.continues(*block, range)
+            && !self.single_flight.contains(*block)
             && !self.staging.as_ref().is_some_and(|staging| staging.contains(*block))
     }
 
-    async fn part(&self, piece: &Piece, room: &Room<'_>) -> Result<Bytes, Short> {
-        let reserved = room.take(piece.part.len())?;
-        match self.bucket.fetch_part(piece.block, &piece.part).await {
+    async fn fetch_part(
+        &self,
+        BlockRange { block, range }: &BlockRange,
+        memory: &ReadMemory<'_>,
+    ) -> Result<Bytes, ReadError> {
+        let reserved = memory.take(range.len())?;
+        match self.bucket.fetch_part(*block, range).await {
             Ok(body) => {
-                // Without a cache the whole block would be of use to a stream only, and that asks
-                // for it itself.
+                // Without a cache the whole block would only be useful to a stream, which prefetches
+                // it itself.
                 if self.cache.is_some() {
-                    self.follow(piece.block);
+                    self.prefetch_whole_block(*block);
                 }
-                Ok(accounted(body, reserved))
+                Ok(with_reservation(body, reserved))
             }
             Err(error) => {
-                room.give(reserved);
+                memory.give(reserved);
                 Err(error.into())
             }
         }
     }
 
-    /// The piece out of a flight of the whole block.
-    async fn whole(&self, Piece { block, part }: &Piece, room: &Room<'_>) -> Result<Bytes, Short> {
-        let flight = if let Some(flight) = self.flights.join(*block) {
-            flight
+    /// Reads the range from a fetch of the whole block.
+    async fn fetch_whole(
+        &self,
+        BlockRange { block, range }: &BlockRange,
+        memory: &ReadMemory<'_>,
+    ) -> Result<Bytes, ReadError> {
+        let waiter = if let Some(waiter) = self.single_flight.waiter(*block) {
+            waiter
         } else {
-            let reserved = room.take(block.size as usize)?;
-            match self.flights.board(*block, || self.hot.part(*block, part)) {
-                Boarding::Arrived(bytes) => return Ok(bytes),
-                Boarding::Joined(flight) => flight,
-                Boarding::Started(flight, duty) => {
-                    self.depart(duty, reserved, Purpose::Wanted);
-                    flight
+            let reserved = memory.take(block.size as usize)?;
+            let ready = || self.block_cache.read(*block, range);
+            match self.single_flight.join_or_start(*block, ready) {
+                Join::Ready(bytes) => return Ok(bytes),
+                Join::Waiting(waiter) => waiter,
+                Join::Started(waiter, fetch) => {
+                    self.start_fetch(fetch, reserved, Purpose::Read);
+                    waiter
                 }
             }
         };
-        let body = flight.land().await?;
-        // Asked there first, so that it counts as read.
-        let bytes = self.hot.part(*block, part);
-        Ok(bytes.unwrap_or_else(|| body.slice(part.start as usize..part.end as usize)))
+        let body = waiter.wait().await?;
+        // Through the block cache first, so that the block counts as read.
+        let bytes = self.block_cache.read(*block, range);
+        Ok(bytes.unwrap_or_else(|| body.slice(range.start as usize..range.end as usize)))
     }
 
-    /// Brings a block, in a task of its own.
-    pub(super) fn depart(&self, duty: Duty, reserved: Reserved, purpose: Purpose) {
-        // Someone holds the store, or nobody could ask.
+    /// Fetches a block in a task of its own.
+    fn start_fetch(&self, fetch: Fetch, reserved: Reserved, purpose: Purpose) {
+        // The caller holds the store, so this succeeds.
         let Some(store) = self.me.upgrade() else { return };
         self.runtime.spawn(async move {
-            let block = duty.block();
+            let block = fetch.block();
             let outcome = store.load(block).await.map(|body| {
                 let is_partial = block.size < store.layout().block_size;
                 if is_partial || !store.options.cache_partial_only {
-                    // Without the reservation: the cache counts what it holds itself.
+                    // Without the reservation: the cache accounts for its own memory.
                     store.cache_block(block, &body);
                 }
-                let body = accounted(body, reserved);
-                store.hot.keep(block, body.clone(), purpose == Purpose::Ahead);
+                let body = with_reservation(body, reserved);
+                store.block_cache.insert(block, body.clone(), purpose == Purpose::Prefetch);
                 body
             });
-            duty.done(outcome);
+            fetch.finish(outcome);
         });
     }
 
-    /// A whole block, from the bucket or from where it is staged. Counts no memory.
+    /// Loads a whole block from the bucket, or from where it is staged. Reserves no memory.
     pub(super) async fn load(&self, block: BlockKey) -> Result<Bytes> {
         if self.staging.as_ref().is_some_and(|staging| staging.contains(block))
             && let Some(body) = self.load_staged(block).await
@@ -276,11 +299,9 @@ impl Store {
     }
 }
 
-impl Piece {
-    /// What it takes in the worst case.
-    fn room(&self) -> usize {
-        Budget::rounded(self.block.size as usize)
-    }
+/// Returns the memory that a read of this range takes in the worst case: the whole block.
+fn worst_case(range: &BlockRange) -> usize {
+    Budget::rounded(range.block.size as usize)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Staging: blocks that count as stored because they are on disk, and go to the bucket later.
+//! Staging (writeback): blocks count as stored once they are on disk, and are uploaded later.
 //!
-//! A block leaves the disk only after it has arrived in the bucket, so whatever dies in between, the
-//! next run finds it and uploads it again, which changes nothing if it was there.
+//! A block leaves the staging directory only after it has arrived in the bucket. After a crash, the
+//! next run finds it and uploads it again, which is harmless if it was already there.
 
-mod list;
+mod queue;
 mod uploader;
 
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use tracing::{debug, warn};
 use super::cache::VolumeCache;
 use super::{BlockKey, Writeback};
 use crate::error::{Error, Result};
-use list::List;
-pub use uploader::Loaded;
+use queue::UploadQueue;
+pub use uploader::LoadedBlock;
 
-/// A disk that does not answer for so long is not waited for.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How long to wait for a disk that does not respond.
+const STAGE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The staged blocks of one volume.
 pub struct Staging {
     pub cache: Arc<VolumeCache>,
-    /// None: nothing is staged, but what an earlier run has left is uploaded.
+    /// `None` stages nothing, but still uploads blocks that an earlier run left.
     rules: Option<Writeback>,
-    list: List,
-    /// What an earlier run has left is in the list.
+    queue: UploadQueue,
+    /// Whether the blocks that an earlier run left are in the queue.
     is_listed: AtomicBool,
-    /// Something became due, or is no longer there.
+    /// Notified when a block becomes due or leaves the queue.
     changed: Notify,
-    /// The hour of the day.
+    /// Returns the hour of the day.
     clock: Box<dyn Fn() -> u32 + Send + Sync>,
     delayed_millis: AtomicU64,
     errors: AtomicU64,
@@ -54,7 +54,7 @@ impl Staging {
         Self {
             cache,
             rules,
-            list: List::new(delay),
+            queue: UploadQueue::new(delay),
             is_listed: AtomicBool::new(false),
             changed: Notify::new(),
             clock: Box::new(clock),
@@ -63,86 +63,87 @@ impl Staging {
         }
     }
 
-    /// Whether a block of that size is to be staged.
-    pub fn takes(&self, size: u32) -> bool {
+    /// Whether a block of this size should be staged.
+    pub fn should_stage(&self, size: u32) -> bool {
         let threshold = self.rules.as_ref().map(|rules| rules.threshold);
         threshold.is_some_and(|threshold| threshold.is_none_or(|limit| size < limit))
     }
 
-    /// Stages a block. If it cannot be, the caller uploads it.
+    /// Stages a block. After an error, the caller uploads it.
     pub async fn stage(&self, block: BlockKey, body: &Bytes, tier: u8) -> Result<()> {
-        let staged = tokio::time::timeout(PATIENCE, self.cache.stage(block, body, tier)).await;
+        let staged = tokio::time::timeout(STAGE_TIMEOUT, self.cache.stage(block, body, tier)).await;
         staged.unwrap_or_else(|_| {
             Err(Error::Storage {
                 place: "cache".to_owned(),
                 action: "stage",
                 key: format!("{block:?}"),
-                cause: "the disk does not answer".to_owned(),
+                cause: "the disk does not respond".to_owned(),
             })
         })
     }
 
-    /// Takes note that a block could not be staged.
-    pub fn refused(&self, error: &Error) {
-        // One line for the first, or a full disk would fill the log too.
+    /// Counts and logs a block that could not be staged.
+    pub fn count_failure(&self, error: &Error) {
+        // Only the first one is a warning: a full disk would otherwise fill the log as well.
         if self.errors.fetch_add(1, Ordering::Relaxed) == 0 {
-            warn!(%error, "cannot stage, uploading directly");
+            warn!(%error, "cannot stage a block; uploading it directly");
         } else {
-            debug!(%error, "cannot stage, uploading directly");
+            debug!(%error, "cannot stage a block; uploading it directly");
         }
     }
 
     /// Whether this block is staged and may not be in the bucket yet.
     pub fn contains(&self, block: BlockKey) -> bool {
-        self.list.contains(block)
+        self.queue.contains(block)
     }
 
-    /// Lets go of a block that is not wanted any more. One that is being uploaded is deleted after.
-    pub async fn drop_block(&self, block: BlockKey) {
-        // Before the list is complete, any block may be one of those that were left.
-        if self.list.contains(block) || !self.is_listed.load(Ordering::Acquire) {
+    /// Discards a block that is no longer needed. If it is being uploaded, its object is deleted
+    /// afterwards.
+    pub async fn discard(&self, block: BlockKey) {
+        // Before the queue is complete, any block may be one that an earlier run left.
+        if self.queue.contains(block) || !self.is_listed.load(Ordering::Acquire) {
             self.forget(block);
             self.cache.unstage(block).await;
         }
     }
 
     fn forget(&self, block: BlockKey) {
-        if self.list.remove(block) {
+        if self.queue.remove(block) {
             self.changed.notify_waiters();
         }
     }
 
-    /// Blocks that could not be staged.
+    /// Returns the number of blocks that could not be staged.
     pub fn errors(&self) -> u64 {
         self.errors.load(Ordering::Relaxed)
     }
 
-    /// How long blocks were staged before their upload began, all together.
-    pub fn delayed(&self) -> Duration {
+    /// Returns how long blocks were staged before their upload began, all together.
+    pub fn total_delay(&self) -> Duration {
         Duration::from_millis(self.delayed_millis.load(Ordering::Relaxed))
     }
 
-    /// Waits until nothing is staged. Delays and hours do not count meanwhile.
+    /// Waits until nothing is staged. Delays and upload hours are ignored meanwhile.
     pub async fn flush(&self) {
-        let _rush = self.list.rush();
+        let _flushing = self.queue.start_flush();
         self.changed.notify_waiters();
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if self.is_listed.load(Ordering::Acquire) && self.list.is_empty() {
+            if self.is_listed.load(Ordering::Acquire) && self.queue.is_empty() {
                 return;
             }
             changed.await;
         }
     }
 
-    fn is_open(&self) -> bool {
+    fn may_upload(&self) -> bool {
         let hours = self.rules.as_ref().and_then(|rules| rules.hours);
-        self.list.is_rushed() || hours.is_none_or(|hours| hours.include((self.clock)()))
+        self.queue.is_flushing() || hours.is_none_or(|hours| hours.include((self.clock)()))
     }
 
-    fn began(&self, since: Instant) {
+    fn add_delay(&self, since: Instant) {
         let millis = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.delayed_millis.fetch_add(millis, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! The data of one volume: what all its reads and uploads share.
+//! The data of one volume: the state that all its reads and uploads share.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,55 +13,55 @@ use tokio_util::task::TaskTracker;
 
 use super::bucket::Bucket;
 use super::cache::VolumeCache;
-use super::flight::Flights;
-use super::hot::Hot;
-use super::metrics::rewritten_sizes;
-use super::prefetch::Followers;
+use super::metrics::compacted_sizes;
+use super::read::block_cache::BlockCache;
+use super::read::prefetch::WholeBlockPrefetch;
+use super::read::sequential::SequentialReads;
+use super::read::single_flight::SingleFlight;
 use super::staging::Staging;
-use super::trail::Trail;
 use super::{BlockKey, Budget, Compression, Layout, Options, Upload};
 use crate::error::{Error, Result};
 use crate::object::ObjectStore;
 use crate::slice::{SliceId, SliceSize};
 
-/// The budget of a store that was not given one: JuiceFS's default of `--buffer-size`.
+/// The budget of a store that is not given one: JuiceFS's default of `--buffer-size`.
 const DEFAULT_BUDGET: usize = 300 << 20;
 /// Objects of one slice that are deleted at the same time.
-const DELETES: usize = 16;
-/// Percent of the budget that dirty data may take, so that reads always find some.
-const DIRTY_SHARE: usize = 80;
-/// How long close waits for what is being uploaded or deleted.
-const GRACE: Duration = Duration::from_secs(10);
+const CONCURRENT_DELETES: usize = 16;
+/// Percentage of the budget that dirty data may take, so that some is always left for reads.
+const DIRTY_PERCENT: usize = 80;
+/// How long `close` waits for running uploads and deletions.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Slices in the bucket, and what is kept of them here.
+/// The slices of one volume in the bucket, with their caches.
 pub struct Store {
     pub(super) bucket: Bucket,
     pub(super) cache: Option<Arc<VolumeCache>>,
     pub(super) staging: Option<Arc<Staging>>,
     pub(super) budget: Arc<Budget>,
     dirty: Arc<Budget>,
-    pub(super) hot: Arc<Hot>,
-    pub(super) flights: Arc<Flights>,
-    pub(super) followers: Followers,
-    pub(super) trail: Trail,
-    /// The turn of a read that is too large to be held at once.
-    pub(super) piecemeal: Semaphore,
+    pub(super) block_cache: Arc<BlockCache>,
+    pub(super) single_flight: Arc<SingleFlight>,
+    pub(super) whole_block_prefetch: WholeBlockPrefetch,
+    pub(super) sequential_reads: SequentialReads,
+    /// Held by a read that needs more memory than the budget has: one at a time.
+    pub(super) oversized_read: Semaphore,
     pub(super) options: Options,
-    pub(super) rewritten: Option<Histogram>,
-    /// For the tasks that this store starts, also when it is asked by a thread of none.
+    pub(super) compacted_sizes: Option<Histogram>,
+    /// For the tasks that this store starts, also when the caller's thread belongs to no runtime.
     pub(super) runtime: Handle,
     pub(super) me: Weak<Self>,
-    /// No work is begun from now on.
+    /// Cancelled by `close`: no new background work starts.
     pub(super) closing: CancellationToken,
-    /// What close waits for.
+    /// The tasks that `close` waits for.
     tasks: TaskTracker,
-    /// Ends it wherever it is; also when the store is dropped.
+    /// Aborts these tasks. Also cancelled when the store is dropped.
     stop: CancellationToken,
     _stop: DropGuard,
 }
 
-/// What a store is made of.
-pub struct Parts {
+/// What a store is built from.
+pub struct StoreConfig {
     pub objects: Arc<dyn ObjectStore>,
     pub layout: Layout,
     pub compression: Compression,
@@ -71,43 +71,44 @@ pub struct Parts {
 }
 
 impl Store {
-    /// A store with a budget of its own, without a cache on disk. Must be called within a runtime.
+    /// Creates a store with a budget of its own and no cache on disk. Must be called within a
+    /// runtime.
     pub fn new(
         objects: Arc<dyn ObjectStore>,
         layout: Layout,
         compression: Compression,
     ) -> Arc<Self> {
         let (budget, options) = (Budget::new(DEFAULT_BUDGET), Options::default());
-        Self::open(Parts { objects, layout, compression, cache: None, budget, options })
+        Self::open(StoreConfig { objects, layout, compression, cache: None, budget, options })
     }
 
-    /// Must be called within the runtime that the store is to use.
-    pub fn open(parts: Parts) -> Arc<Self> {
-        let cache = parts.cache.as_ref().filter(|_| !parts.options.read_only);
+    /// Creates a store. Must be called within the runtime that the store will use.
+    pub fn open(config: StoreConfig) -> Arc<Self> {
+        let cache = config.cache.as_ref().filter(|_| !config.options.read_only);
         let staging = cache
-            .map(|cache| Staging::new(Arc::clone(cache), parts.options.writeback.clone()))
+            .map(|cache| Staging::new(Arc::clone(cache), config.options.writeback.clone()))
             .map(Arc::new);
-        Self::with_staging(parts, staging)
+        Self::with_staging(config, staging)
     }
 
-    pub(super) fn with_staging(parts: Parts, staging: Option<Arc<Staging>>) -> Arc<Self> {
-        let Parts { objects, layout, compression, cache, budget, options } = parts;
+    pub(super) fn with_staging(config: StoreConfig, staging: Option<Arc<Staging>>) -> Arc<Self> {
+        let StoreConfig { objects, layout, compression, cache, budget, options } = config;
         let stop = CancellationToken::new();
         let store = Arc::new_cyclic(|me| Self {
             bucket: Bucket::new(objects, layout, compression, &options),
             cache,
             staging,
-            // Half: the rest is for what is on its way, in and out.
-            hot: Hot::new(budget.capacity() / 2, Arc::clone(&budget)),
-            dirty: budget.part(budget.capacity() / 100 * DIRTY_SHARE),
+            // Half of the budget: the rest is for transfers in progress, in both directions.
+            block_cache: BlockCache::new(budget.capacity() / 2, Arc::clone(&budget)),
+            dirty: budget.part(budget.capacity() / 100 * DIRTY_PERCENT),
             budget,
-            flights: Arc::default(),
-            followers: Followers::new(options.prefetch),
-            trail: Trail::default(),
-            piecemeal: Semaphore::new(1),
+            single_flight: Arc::default(),
+            whole_block_prefetch: WholeBlockPrefetch::new(options.prefetch),
+            sequential_reads: SequentialReads::default(),
+            oversized_read: Semaphore::new(1),
             options,
-            // Its name and its buckets are right, so there is one.
-            rewritten: rewritten_sizes().ok(),
+            // Cannot fail: the name and the buckets are valid.
+            compacted_sizes: compacted_sizes().ok(),
             runtime: Handle::current(),
             me: me.clone(),
             closing: stop.child_token(),
@@ -118,7 +119,7 @@ impl Store {
         if let Some(staging) = &store.staging {
             let (uploader, closing) = (Arc::clone(staging), store.closing.clone());
             let run = uploader.run(Arc::downgrade(&store));
-            store.work(async move {
+            store.spawn(async move {
                 tokio::select! {
                     () = closing.cancelled() => {}
                     () = run => {}
@@ -132,15 +133,14 @@ impl Store {
         self.bucket.layout
     }
 
-    /// The memory that this store shares with its users.
-    /// What this volume may take of the cache when others need room.
+    /// Limits how much of the cache this volume may take when other volumes need room.
     pub fn share_cache(&self, bytes: u64) {
         if let Some(cache) = &self.cache {
             cache.set_share(Some(bytes));
         }
     }
 
-    /// What of the budget is for dirty data, of all mounts of the volume.
+    /// Returns the part of the budget for dirty data, shared by all mounts of the volume.
     pub fn dirty(&self) -> &Arc<Budget> {
         &self.dirty
     }
@@ -149,19 +149,19 @@ impl Store {
         &self.budget
     }
 
-    /// Begins a slice. Its blocks may be staged.
+    /// Begins to upload a slice. Its blocks may be staged.
     pub fn upload(self: &Arc<Self>, id: SliceId, tier: u8) -> Upload {
         Upload::new(Arc::clone(self), id, tier, true)
     }
 
-    /// Deletes every object of a slice, also what is staged and cached of it; one that is not there
-    /// is fine. One that fails does not keep the others from going.
+    /// Deletes every block of a slice from the bucket, from staging and from the cache. A missing
+    /// block is not an error, and a failure does not stop the other deletions.
     pub async fn remove(&self, slice: SliceSize) -> Result<()> {
         self.remove_blocks(self.layout().blocks(slice)).await
     }
 
-    /// Waits until everything that is staged is in the bucket, however long that takes.
-    /// [`Error::Interrupted`] if the store is closed before.
+    /// Waits until all staged blocks are in the bucket, however long that takes. Returns
+    /// [`Error::Interrupted`] if the store is closed first.
     pub async fn flush_staged(&self) -> Result<()> {
         let Some(staging) = &self.staging else { return Ok(()) };
         tokio::select! {
@@ -170,12 +170,12 @@ impl Store {
         }
     }
 
-    /// Ends what the store does by itself. What is staged and not uploaded by then stays staged.
-    /// Reading and writing still work, but no task of theirs outlives its caller.
+    /// Ends all background work. Blocks that are staged and not uploaded by then stay staged. Reads
+    /// and writes still work afterwards, but none of their tasks outlives its caller.
     pub async fn close(&self) {
         self.closing.cancel();
         self.tasks.close();
-        if tokio::time::timeout(GRACE, self.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(CLOSE_TIMEOUT, self.tasks.wait()).await.is_err() {
             self.stop.cancel();
             self.tasks.wait().await;
         }
@@ -186,11 +186,12 @@ impl Store {
         blocks: impl IntoIterator<Item = BlockKey>,
     ) -> Result<()> {
         let removals = blocks.into_iter().map(|block| async move {
-            self.hot.forget(block);
-            // Off the list before its object goes: an upload that ends later sees it and cleans up.
-            // Off the disk, too: a crash in between must not bring it back.
+            self.block_cache.remove(block);
+            // Off the upload queue before the object is deleted, so that an upload that ends later
+            // notices and deletes its object. Off the disk, too: a crash in between must not bring
+            // the block back.
             if let Some(staging) = &self.staging {
-                staging.drop_block(block).await;
+                staging.discard(block).await;
             }
             if let Some(cache) = &self.cache {
                 cache.remove(block);
@@ -198,7 +199,7 @@ impl Store {
             self.bucket.delete(block).await
         });
         stream::iter(removals)
-            .buffer_unordered(DELETES)
+            .buffer_unordered(CONCURRENT_DELETES)
             .fold(Ok(()), |all: Result<()>, one| async move { all.and(one) })
             .await
     }
@@ -209,8 +210,8 @@ impl Store {
         }
     }
 
-    /// Runs work that close waits for, and cuts off if it takes too long.
-    pub(super) fn work(&self, work: impl Future<Output = ()> + Send + 'static) {
+    /// Runs a task that `close` waits for and aborts if it takes too long.
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         let work = async move {
             tokio::select! {

@@ -1,4 +1,4 @@
-//! A bucket for tests: it counts, it can be held up, and it can fail.
+//! A bucket for tests that counts requests and can block them or make them fail.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,35 +10,35 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::{
-    BlockKey, Budget, Cache, CacheOptions, Compression, Layout, Options, Parts, Store, Upload,
-    VolumeCache,
+    BlockKey, Budget, Cache, CacheOptions, Compression, Layout, Options, Store, StoreConfig,
+    Upload, VolumeCache,
 };
 use crate::error::{Error, Result};
 use crate::object::mem::MemStore;
-use crate::object::{Object, ObjectStore, Wanted};
+use crate::object::{GetRequest, Object, ObjectStore};
 use crate::slice::{SliceId, SliceSize};
 
 pub const BLOCK: u32 = 16 << 10;
 pub const LAYOUT: Layout = Layout { block_size: BLOCK, hash_prefix: false };
 
-/// How long a test waits for what must come.
+/// How long a test waits for something that must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub struct Probe {
+pub struct TestBucket {
     pub mem: MemStore,
     pub gets: AtomicUsize,
     pub part_gets: AtomicUsize,
     pub puts: AtomicUsize,
     pub most_gets_at_once: AtomicUsize,
     pub most_puts_at_once: AtomicUsize,
-    /// Requests that are yet to fail.
+    /// How many of the next requests fail.
     failures: AtomicUsize,
     gets_now: AtomicUsize,
     puts_now: AtomicUsize,
     open: watch::Sender<bool>,
 }
 
-impl Probe {
+impl TestBucket {
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             mem: MemStore::default(),
@@ -54,11 +54,11 @@ impl Probe {
         })
     }
 
-    /// A bucket with that slice in it.
+    /// Creates a bucket that holds a slice.
     pub async fn with(slice: SliceSize) -> Arc<Self> {
-        let probe = Self::new();
-        probe.fill(slice).await;
-        probe
+        let bucket = Self::new();
+        bucket.fill(slice).await;
+        bucket
     }
 
     pub async fn fill(&self, slice: SliceSize) {
@@ -67,7 +67,7 @@ impl Probe {
         }
     }
 
-    /// From now on requests wait.
+    /// Makes requests wait until `release`.
     pub fn hold(&self) {
         self.open.send_replace(false);
     }
@@ -81,15 +81,15 @@ impl Probe {
         self.failures.store(left, Ordering::SeqCst);
     }
 
-    /// The next request fails.
+    /// Makes the next request fail.
     pub fn fail_once(&self) {
         self.failures.store(1, Ordering::SeqCst);
     }
 
-    /// Whether every block of the slice is in the bucket, as it should be.
+    /// Whether every block of the slice is in the bucket with the right content.
     pub async fn has(&self, slice: SliceSize) -> bool {
         for block in LAYOUT.blocks(slice) {
-            match self.mem.get(&LAYOUT.key(block), Wanted::all()).await {
+            match self.mem.get(&LAYOUT.key(block), GetRequest::whole()).await {
                 Ok(found) if found == body(block) => {}
                 _ => return false,
             }
@@ -112,25 +112,25 @@ impl Probe {
     async fn pass(&self, key: &str, action: &'static str) -> Result<()> {
         let mut open = self.open.subscribe();
         open.wait_for(|open| *open).await.unwrap();
-        // So that requests that can overlap do.
+        // Lets requests overlap if they can.
         tokio::task::yield_now().await;
         let take = |left: usize| left.checked_sub(1);
         if self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
             let (place, key) = (self.place().to_owned(), key.to_owned());
-            return Err(Error::Storage { place, action, key, cause: "out of order".to_owned() });
+            return Err(Error::Storage { place, action, key, cause: "made to fail".to_owned() });
         }
         Ok(())
     }
 }
 
 #[async_trait]
-impl ObjectStore for Probe {
+impl ObjectStore for TestBucket {
     fn place(&self) -> &'static str {
         "probe://"
     }
 
-    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
-        let count = if wanted.part.is_some() { &self.part_gets } else { &self.gets };
+    async fn get(&self, key: &str, request: GetRequest) -> Result<Bytes> {
+        let count = if request.range.is_some() { &self.part_gets } else { &self.gets };
         count.fetch_add(1, Ordering::SeqCst);
         let now = self.gets_now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_gets_at_once.fetch_max(now, Ordering::SeqCst);
@@ -172,18 +172,18 @@ pub fn slice(id: u64, size: u32) -> SliceSize {
     SliceSize { id: SliceId(id), size }
 }
 
-/// What a block holds in these tests: every byte depends on the block and on its place.
+/// Returns the content of a block in these tests: every byte depends on the block and its offset.
 pub fn body(block: BlockKey) -> Bytes {
     let seed = block.slice.0.wrapping_mul(31) + u64::from(block.index) * 7;
     (0..u64::from(block.size)).map(|at| (seed + at * 11 + (at >> 8)).to_le_bytes()[0]).collect()
 }
 
-/// What a slice holds in these tests.
+/// Returns the content of a slice in these tests.
 pub fn content(slice: SliceSize) -> Vec<u8> {
     LAYOUT.blocks(slice).flat_map(body).collect()
 }
 
-/// Waits until it is so; fails the test if that takes too long.
+/// Waits until `so` holds; fails the test if that takes too long.
 pub async fn until(what: &str, so: impl Fn() -> bool) {
     let wait = async {
         while !so() {
@@ -193,26 +193,26 @@ pub async fn until(what: &str, so: impl Fn() -> bool) {
     within(what, wait).await;
 }
 
-/// What must come to an end, or the test fails.
+/// Waits for `work`; fails the test if that takes too long.
 pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(PATIENCE, work).await;
     done.unwrap_or_else(|late| panic!("{what}: {late}"))
 }
 
-/// A cache in that folder, as a new process opens it.
+/// Opens a cache in `folder`, as a new process would.
 pub async fn cache_in(folder: &Path) -> (Arc<Cache>, Arc<VolumeCache>) {
     let dirs = vec![folder.to_owned()];
-    // However full the machine is.
+    // Works however full the machine's disk is.
     let options = CacheOptions { dirs, free_ratio: 0.0, ..CacheOptions::default() };
     let cache = Cache::open(options).await.unwrap();
     let volume = cache.volume("a-volume", LAYOUT, None).unwrap();
     (cache, volume)
 }
 
-/// What a store is made of in most tests: room for a hundred blocks, no cache.
-pub fn parts(probe: &Arc<Probe>) -> Parts {
-    Parts {
-        objects: probe.clone(),
+/// Returns what most tests build a store from: room for a hundred blocks, no cache.
+pub fn config(bucket: &Arc<TestBucket>) -> StoreConfig {
+    StoreConfig {
+        objects: bucket.clone(),
         layout: LAYOUT,
         compression: Compression::None,
         cache: None,

@@ -60,7 +60,7 @@ fn data(session: &Session, usage: Option<StatFs>) -> Condition {
         return Condition::abnormal(format!("object store failing: {cause}"));
     }
     if let Some(cache) = &session.lease().cache
-        && let Some(trouble) = cache.troubles().first()
+        && let Some(trouble) = cache.problems().first()
     {
         return Condition::abnormal(trouble.clone());
     }

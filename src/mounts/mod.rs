@@ -34,12 +34,12 @@ pub use condition::{Condition, Report};
 pub use id::VolumeId;
 pub use wanted::{Limits, Wanted};
 
+use crate::buffer_pool;
 use crate::chunk::Budget;
 use crate::error::{Error, Result, joined};
 use crate::fuse::{RequestMemory, Unmount, mounts_below, unmount};
 use crate::meta::client::{Progress, Removal};
 use crate::meta::{Caller, Meta, Name};
-use crate::page;
 use crate::sync::{Mutex, MutexGuard};
 use crate::vfs::internal::Shown;
 use bind::TargetRoot;
@@ -106,7 +106,7 @@ impl Mounts {
             let (needed, limit) = (sizes.total() >> 20, limit >> 20);
             warn!("the memory limit of {limit} MiB is too small: {needed} MiB may be needed");
         }
-        page::keep(bytes(sizes.pool));
+        buffer_pool::set_limit(bytes(sizes.pool));
         let budget = Budget::with_excess(bytes(sizes.budget), bytes(sizes.excess));
         let means = Means {
             requests: RequestMemory::new(bytes(sizes.requests), bytes(sizes.requests / 4)),

@@ -16,10 +16,10 @@ use bytes::Bytes;
 use nix::fcntl::OFlag;
 use tokio::sync::Semaphore;
 
-use super::wanted::{Excess, Wanted};
+use super::get_request::{BodyError, GetRequest};
 use super::{Object, ObjectStore};
+use crate::buffer_pool;
 use crate::error::{Error, Result};
-use crate::page;
 
 /// Calls at the same time; the rest wait without a thread.
 const MAX_CALLS: usize = 32;
@@ -64,10 +64,10 @@ impl FileStore {
             key: key.to_owned(),
             cause,
         };
-        let turn = Arc::clone(&self.calls).acquire_owned().await;
+        let permit = Arc::clone(&self.calls).acquire_owned().await;
         let disk = Arc::clone(&self.disk);
         let done = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
+            let _permit = permit;
             work(&disk)
         });
         match done.await {
@@ -85,11 +85,11 @@ impl ObjectStore for FileStore {
         &self.place
     }
 
-    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
+    async fn get(&self, key: &str, request: GetRequest) -> Result<Bytes> {
         let path = self.disk.path(key)?;
-        self.call("get", key, move |_| read(&path, &wanted))
+        self.call("get", key, move |_| read(&path, &request))
             .await?
-            .map_err(|excess| excess.of(&self.place, key))
+            .map_err(|error| error.into_error(&self.place, key))
     }
 
     async fn put(&self, key: &str, body: Bytes, _tier: u8) -> Result<()> {
@@ -178,22 +178,22 @@ impl Disk {
     }
 }
 
-fn read(path: &Path, wanted: &Wanted) -> io::Result<Result<Bytes, Excess>> {
+fn read(path: &Path, request: &GetRequest) -> io::Result<Result<Bytes, BodyError>> {
     // Somebody may have put a FIFO there, which would be waited for.
     let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() {
         return Err(not_found());
     }
-    let part = wanted.part.clone().unwrap_or(0..meta.len());
+    let part = request.range.clone().unwrap_or(0..meta.len());
     let (start, end) = (part.start.min(meta.len()), part.end.min(meta.len()));
     let length = end.saturating_sub(start);
-    if length > wanted.length() {
-        return Ok(Err(Excess::TooLong { limit: wanted.length(), promised: length }));
+    if length > request.max_length() {
+        return Ok(Err(BodyError::TooLong { limit: request.max_length(), promised: length }));
     }
     let length = usize::try_from(length).map_err(io::Error::other)?;
-    let Some(mut body) = page::Buffer::try_exactly(length) else {
-        return Ok(Err(Excess::NoMemory(length)));
+    let Some(mut body) = buffer_pool::Buffer::try_exactly(length) else {
+        return Ok(Err(BodyError::NoMemory(length)));
     };
     file.read_exact_at(&mut body, start)?;
     Ok(Ok(body.freeze()))

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Object, ObjectStore, Wanted};
+use super::{GetRequest, Object, ObjectStore};
 use crate::error::{Error, Result};
 use crate::sync::{Mutex, MutexGuard};
 
@@ -48,9 +48,9 @@ impl ObjectStore for MemStore {
         &self.place
     }
 
-    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
+    async fn get(&self, key: &str, request: GetRequest) -> Result<Bytes> {
         let body = self.lock().get(key).map(|(body, _)| body.clone()).ok_or(Error::NotFound)?;
-        Ok(wanted.part.map_or(body.clone(), |part| super::part(&body, &part)))
+        Ok(request.range.map_or(body.clone(), |part| super::part(&body, &part)))
     }
 
     async fn put(&self, key: &str, body: Bytes, _tier: u8) -> Result<()> {

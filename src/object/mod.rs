@@ -2,24 +2,15 @@
 //!
 //! Knows nothing of blocks or volumes: a key is text, a body is bytes.
 
-pub mod deadline;
-pub mod encrypt;
-pub mod faulty;
 pub mod file;
-pub mod limits;
-pub mod live;
+mod get_request;
 pub mod mem;
-mod metrics;
 mod open;
-pub mod prefix;
 mod probe;
-pub mod retry;
 pub mod s3;
-pub mod shards;
 mod spec;
 mod tier;
-mod trouble;
-mod wanted;
+mod wrappers;
 
 use std::ops::Range;
 use std::time::SystemTime;
@@ -27,12 +18,13 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-pub use self::metrics::{Measured, Metrics};
+pub use self::get_request::GetRequest;
 pub use self::open::{STORAGES, open};
-pub use self::probe::{TESTING, probe};
+pub use self::probe::{TEST_PREFIX, probe};
 pub use self::spec::{Encryption, Spec, Tier};
-pub use self::trouble::Trouble;
-pub use self::wanted::Wanted;
+pub use self::wrappers::metrics::{Measured, Metrics};
+pub use self::wrappers::retry::health::StoreHealth;
+pub use self::wrappers::{encrypt, fault_injection, replaceable, retry};
 use crate::error::Result;
 
 /// One bucket, or something that behaves like one.
@@ -44,7 +36,7 @@ pub trait ObjectStore: Send + Sync {
     /// The object, or the part of it that is wanted (as much as there is of it);
     /// [`Error::NotFound`](crate::Error::NotFound) if there is none. An object that is larger than
     /// the caller said it can be is an error, before it is in memory.
-    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes>;
+    async fn get(&self, key: &str, request: GetRequest) -> Result<Bytes>;
 
     /// Stores an object whole, in place of what was there. `tier` chooses its storage class.
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()>;
@@ -69,7 +61,7 @@ pub trait ObjectStore: Send + Sync {
 
     /// Whether an object that is got whole is compared with a checksum, where it has one. A part
     /// never is.
-    fn checks_whole(&self) -> bool {
+    fn verifies_whole(&self) -> bool {
         false
     }
 }

@@ -3,20 +3,20 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::deadline::Deadline;
-use super::encrypt::Encrypted;
 use super::file::FileStore;
-use super::limits::Limited;
 use super::mem::MemStore;
-use super::metrics::Measured;
-use super::prefix::Prefixed;
-use super::retry::Retry;
 use super::s3::{S3Store, Service};
-use super::shards::{self, Sharded};
 use super::tier::Tiers;
+use super::wrappers::bandwidth::BandwidthLimited;
+use super::wrappers::encrypt::Encrypted;
+use super::wrappers::metrics::Measured;
+use super::wrappers::prefix::Prefixed;
+use super::wrappers::retry::Retry;
+use super::wrappers::shards::{self, Sharded};
+use super::wrappers::timeout::TimeoutStore;
 use super::{ObjectStore, Spec};
 use crate::error::{Error, Result};
-use crate::pace::Pace;
+use crate::rate_limit::RateLimit;
 
 /// The kinds of stores that there are.
 pub const STORAGES: [&str; 12] =
@@ -39,13 +39,14 @@ pub fn open(spec: &Spec) -> Result<Arc<dyn ObjectStore>> {
     if let Some(metrics) = &spec.metrics {
         store = Arc::new(Measured::new(store, metrics.clone(), Tiers::new(&spec.tiers)?));
     }
-    store = Arc::new(Deadline::new(store, spec.get_timeout, spec.put_timeout));
+    store = Arc::new(TimeoutStore::new(store, spec.get_timeout, spec.put_timeout));
     if spec.upload_limit > 0 || spec.download_limit > 0 {
-        let (upload, download) = (Pace::new(spec.upload_limit), Pace::new(spec.download_limit));
-        store = Arc::new(Limited::new(store, upload, download));
+        let (upload, download) =
+            (RateLimit::new(spec.upload_limit), RateLimit::new(spec.download_limit));
+        store = Arc::new(BandwidthLimited::new(store, upload, download));
     }
-    let trouble = spec.metrics.as_ref().map(|metrics| Arc::clone(metrics.trouble()));
-    Ok(Arc::new(Retry::new(store, spec.retries).telling(trouble)))
+    let health = spec.metrics.as_ref().map(|metrics| Arc::clone(metrics.health()));
+    Ok(Arc::new(Retry::new(store, spec.retries).reporting_to(health)))
 }
 
 fn buckets(spec: &Spec) -> Result<Arc<dyn ObjectStore>> {

@@ -7,12 +7,12 @@ use rand::RngExt;
 use rand::distr::Alphanumeric;
 use tracing::{debug, warn};
 
-use super::s3::without_request;
-use super::{ObjectStore, Wanted};
+use super::s3::without_request_id;
+use super::{GetRequest, ObjectStore};
 use crate::error::{Error, Result};
 
 /// Where test objects lie, beside a volume's own: its other clients know to leave them alone.
-pub const TESTING: &str = "testing/";
+pub const TEST_PREFIX: &str = "testing/";
 
 /// How long to wait after each failure but the last.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
@@ -21,22 +21,22 @@ const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 /// are classes that cannot be read at once. Makes the bucket if it can and must.
 pub async fn probe(store: &dyn ObjectStore, tier: u8, reads: bool) -> Result<()> {
     let name: String = rand::rng().sample_iter(Alphanumeric).take(10).map(char::from).collect();
-    let key = format!("{TESTING}{name}");
+    let key = format!("{TEST_PREFIX}{name}");
     let body: Bytes = rand::random::<[u8; 100]>().to_vec().into();
-    let mut pauses = PAUSES.iter();
+    let mut backoff = PAUSES.iter();
     loop {
         let Err(error) = attempt(store, &key, &body, tier, reads).await else { break };
         // Whoever is told tells it: a line here for each try would say the same thing.
         debug!(%error, "the storage test failed");
         // Keys that are wrong do not get right by waiting.
         let is_final = matches!(error, Error::Denied { .. } | Error::Forbidden(_));
-        let Some(pause) = pauses.next().filter(|_| !is_final) else {
-            return Err(the_same_each_time(error));
+        let Some(pause) = backoff.next().filter(|_| !is_final) else {
+            return Err(without_variable_parts(error));
         };
         tokio::time::sleep(*pause).await;
     }
     // Only a file system has something there.
-    let _ = store.delete(TESTING).await;
+    let _ = store.delete(TEST_PREFIX).await;
     Ok(())
 }
 
@@ -48,7 +48,7 @@ async fn attempt(
     reads: bool,
 ) -> Result<()> {
     if let Err(error) = store.put(key, body.clone(), tier).await {
-        store.create().await.map_err(|second| first_of(error, second))?;
+        store.create().await.map_err(|second| both_errors(error, second))?;
         store.put(key, body.clone(), tier).await?;
     }
     let outcome = if reads { compare(store, key, body).await } else { Ok(()) };
@@ -60,7 +60,7 @@ async fn attempt(
 }
 
 async fn compare(store: &dyn ObjectStore, key: &str, body: &Bytes) -> Result<()> {
-    if store.get(key, Wanted::all()).await? == body {
+    if store.get(key, GetRequest::whole()).await? == body {
         return Ok(());
     }
     Err(Error::Storage {
@@ -72,10 +72,10 @@ async fn compare(store: &dyn ObjectStore, key: &str, body: &Bytes) -> Result<()>
 }
 
 /// Both failures: the bucket cannot be made because the first thing that failed was another one.
-fn first_of(error: Error, second: Error) -> Error {
-    match the_same_each_time(error) {
+fn both_errors(error: Error, second: Error) -> Error {
+    match without_variable_parts(error) {
         Error::Storage { place, action, key, cause } => {
-            let second = the_same_each_time(second);
+            let second = without_variable_parts(second);
             let cause = format!("{cause}; nor could the bucket be made: {second}");
             Error::Storage { place, action, key, cause }
         }
@@ -85,12 +85,12 @@ fn first_of(error: Error, second: Error) -> Error {
 
 /// The error without what is new with each test, the name of its object and the number of a request: so
 /// whoever counts errors sees one and not many.
-fn the_same_each_time(mut error: Error) -> Error {
+fn without_variable_parts(mut error: Error) -> Error {
     if let Error::Storage { key, cause, .. } | Error::Denied { key, cause, .. } = &mut error {
-        if key.contains(TESTING) {
+        if key.contains(TEST_PREFIX) {
             "a test object".clone_into(key);
         }
-        *cause = without_request(cause).to_owned();
+        *cause = without_request_id(cause).to_owned();
     }
     error
 }
@@ -99,7 +99,7 @@ fn the_same_each_time(mut error: Error) -> Error {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::faulty::{Fault, FaultyStore};
+    use super::super::fault_injection::{Fault, FaultyStore};
     use super::super::mem::MemStore;
     use super::*;
 
@@ -139,7 +139,7 @@ mod tests {
         store.script([Fault::Error; 100]);
         let error = probe(&store, 0, true).await.unwrap_err().to_string();
         assert!(error.contains("put a test object"), "{error}");
-        assert!(error.contains("bucket be made") && !error.contains(TESTING), "{error}");
+        assert!(error.contains("bucket be made") && !error.contains(TEST_PREFIX), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,14 +4,14 @@
 //! JuiceFS keeps with an object. The SDK retries nothing; that is [`Retry`](super::retry::Retry).
 
 mod address;
-mod bounds;
 mod client;
+mod connector;
 mod credentials;
 mod failure;
 mod http;
 mod proxy;
+mod response_limit;
 mod tunnel;
-mod via;
 
 use std::ops::Range;
 use std::time::SystemTime;
@@ -29,12 +29,12 @@ use bytes::Bytes;
 
 use self::address::Address;
 pub use self::address::Service;
-use self::bounds::PAGE;
 use self::client::Connection;
 use self::failure::Failure;
-pub use self::failure::without_request;
+pub use self::failure::without_request_id;
+use self::response_limit::PAGE;
+use super::get_request::{BodyError, GetRequest, ObjectBody};
 use super::tier::Tiers;
-use super::wanted::{Body, Excess, Wanted};
 use super::{Object, ObjectStore, Spec};
 use crate::crc32c::crc32c;
 use crate::error::{Error, Result};
@@ -79,8 +79,8 @@ impl S3Store {
         Error::Storage { place, action, key, cause: cause.into() }
     }
 
-    async fn fetch(&self, key: &str, wanted: &Wanted) -> Result<Option<Bytes>> {
-        let range = wanted.part.as_ref();
+    async fn fetch(&self, key: &str, wanted: &GetRequest) -> Result<Option<Bytes>> {
+        let range = wanted.range.as_ref();
         let mut request = self.client().await?.get_object().bucket(&self.address.bucket).key(key);
         if let Some(range) = range {
             request = request.range(format!("bytes={}-{}", range.start, range.end - 1));
@@ -95,7 +95,7 @@ impl S3Store {
         let is_whole = answer.content_range().is_none();
         let checksum = answer.metadata().and_then(|of| of.get(&CHECKSUM.to_lowercase())).cloned();
         // A server may answer with all of it.
-        let limit = if is_whole { wanted.most } else { wanted.length() };
+        let limit = if is_whole { wanted.max_size } else { wanted.max_length() };
         let body = self.collect(key, answer, limit).await?;
         let Some(range) = range else {
             self.verify(key, &body, checksum.as_deref())?;
@@ -107,8 +107,8 @@ impl S3Store {
     /// The body in one buffer, whose size is known before; no more than `limit` bytes of it.
     async fn collect(&self, key: &str, answer: GetObjectOutput, limit: u64) -> Result<Bytes> {
         let promised = answer.content_length().and_then(|length| u64::try_from(length).ok());
-        let refuse = |excess: Excess| excess.of(&self.place, key);
-        let mut body = Body::new(limit, promised).map_err(refuse)?;
+        let refuse = |error: BodyError| error.into_error(&self.place, key);
+        let mut body = ObjectBody::new(limit, promised).map_err(refuse)?;
         let mut stream = answer.body;
         while let Some(piece) = stream.next().await {
             let piece = piece.map_err(|error| self.failed("get", key, failure::causes(&error)))?;
@@ -195,12 +195,12 @@ impl ObjectStore for S3Store {
         &self.place
     }
 
-    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
-        if wanted.part.as_ref().is_some_and(Range::is_empty) {
+    async fn get(&self, key: &str, request: GetRequest) -> Result<Bytes> {
+        if request.range.as_ref().is_some_and(Range::is_empty) {
             // No request can ask for nothing, but whether the object is there is still told.
             return self.head(key).await.map(|_| Bytes::new());
         }
-        Ok(self.fetch(key, &wanted).await?.unwrap_or_default())
+        Ok(self.fetch(key, &request).await?.unwrap_or_default())
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
@@ -312,7 +312,7 @@ impl ObjectStore for S3Store {
         }
     }
 
-    fn checks_whole(&self) -> bool {
+    fn verifies_whole(&self) -> bool {
         self.address.checksum
     }
 }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 
 /// What a request says about one tier.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Placement {
+pub struct TierHeaders {
     pub class: Option<String>,
     /// `key=value`, escaped as in a query.
     pub tagging: Option<String>,
@@ -15,24 +15,24 @@ pub struct Placement {
 
 #[derive(Debug, Default)]
 pub struct Tiers {
-    placements: BTreeMap<u8, Placement>,
-    default: Placement,
+    headers: BTreeMap<u8, TierHeaders>,
+    default: TierHeaders,
 }
 
 impl Tiers {
     pub fn new(tiers: &BTreeMap<u8, Tier>) -> Result<Self> {
-        let mut placements = BTreeMap::new();
+        let mut headers = BTreeMap::new();
         for (id, tier) in tiers {
             let class = Some(tier.class.clone()).filter(|class| !class.is_empty());
-            placements.insert(*id, Placement { class, tagging: tagging(&tier.tag)? });
+            headers.insert(*id, TierHeaders { class, tagging: tagging(&tier.tag)? });
         }
-        let default = placements.get(&0).cloned().unwrap_or_default();
-        Ok(Self { placements, default })
+        let default = headers.get(&0).cloned().unwrap_or_default();
+        Ok(Self { headers, default })
     }
 
     /// How to store an object of a tier; one that the volume does not know is stored as tier 0.
-    pub fn tier(&self, id: u8) -> &Placement {
-        self.placements.get(&id).unwrap_or(&self.default)
+    pub fn tier(&self, id: u8) -> &TierHeaders {
+        self.headers.get(&id).unwrap_or(&self.default)
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(tiers.tier(2).class.as_deref(), Some("GLACIER_IR"));
         assert_eq!(tiers.tier(2).tagging.as_deref(), Some("a+b=c%2Fd"));
         assert_eq!(tiers.tier(3), tiers.tier(0));
-        assert_eq!(Tiers::new(&BTreeMap::new()).unwrap().tier(1), &Placement::default());
+        assert_eq!(Tiers::new(&BTreeMap::new()).unwrap().tier(1), &TierHeaders::default());
     }
 
     #[test]

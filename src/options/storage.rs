@@ -124,7 +124,7 @@ impl Bucket {
         let place = self.0.place();
         match self.0.list("", "", LOOK).await {
             Ok(found) => {
-                let matters = |key: &str| !key.starts_with(object::TESTING);
+                let matters = |key: &str| !key.starts_with(object::TEST_PREFIX);
                 if let Some(one) = found.iter().find(|one| one.size > 0 && matters(&one.key)) {
                     bail!(
                         "storage {place} is not empty: it has {:?}; remove what is there or choose \

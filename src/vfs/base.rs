@@ -17,7 +17,7 @@ use crate::chunk::Budget;
 use crate::error::Result;
 use crate::meta::record::Attr;
 use crate::meta::{Caller, Ino, Meta};
-use crate::pace::Pace;
+use crate::rate_limit::RateLimit;
 use crate::sync::Mutex;
 
 /// A node, as somebody who asked for it sees it.
@@ -44,7 +44,7 @@ pub struct Vfs {
     /// Directories that were removed through this mount and that the kernel still refers to.
     pub(super) removed_dirs: Mutex<HashMap<Ino, Attr>>,
     /// Of reading and writing.
-    pub(super) pace: (Pace, Pace),
+    pub(super) pace: (RateLimit, RateLimit),
     identity: Identity,
     log: Arc<AccessLog>,
     metrics: OpMetrics,

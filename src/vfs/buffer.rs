@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
+use crate::buffer_pool;
 use crate::chunk::Reserved;
-use crate::page;
 
 /// Below this, a buffer holds what small files hold; beyond, it becomes a whole block.
 const SMALL: usize = 64 << 10;
@@ -11,7 +11,7 @@ const SMALL: usize = 64 << 10;
 /// Bytes of a block that is being written, and the memory reserved for them.
 #[derive(Default)]
 pub struct Buffer {
-    bytes: page::Buffer,
+    bytes: buffer_pool::Buffer,
     reserved: Option<Reserved>,
 }
 
@@ -39,7 +39,7 @@ impl Buffer {
 
     /// Gives the buffer room for `capacity` bytes, for which the memory is reserved.
     pub fn grow(&mut self, capacity: usize, reserved: Reserved) {
-        let mut bytes = page::Buffer::with_capacity(capacity);
+        let mut bytes = buffer_pool::Buffer::with_capacity(capacity);
         bytes.extend(&self.bytes);
         *self = Self { bytes, reserved: Some(reserved) };
     }

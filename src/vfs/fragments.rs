@@ -34,7 +34,7 @@ impl Part {
     /// The blocks that it lies in.
     pub fn blocks(&self, layout: Layout) -> impl Iterator<Item = BlockKey> + use<> {
         let range = if self.is_hole() { 0..0 } else { self.range.clone() };
-        layout.pieces(self.slice, range).map(|(block, _)| block)
+        layout.block_ranges(self.slice, range).map(|found| found.block)
     }
 }
 

@@ -31,7 +31,7 @@ impl Vfs {
         match &*self.file(ino, fh, flags).await? {
             Handle::File(file) => {
                 let parts = file.reader.read(off, len).await?;
-                self.pace.0.pass(parts.iter().map(|part| part.len() as u64).sum()).await;
+                self.pace.0.acquire(parts.iter().map(|part| part.len() as u64).sum()).await;
                 Ok(parts)
             }
             Handle::Virtual(_, opened) => Ok(vec![opened.read(off, len).await?]),
@@ -58,7 +58,7 @@ impl Vfs {
     ) -> Result<()> {
         match &*self.file(ino, fh, flags).await? {
             Handle::File(_) => {
-                self.pace.1.pass(bytes.len() as u64).await;
+                self.pace.1.acquire(bytes.len() as u64).await;
                 self.content.write(ino, off, bytes).await
             }
             Handle::Virtual(_, opened) => opened.write(off, bytes),

@@ -11,7 +11,7 @@ use super::content::Content;
 use super::file::File;
 use super::fragments::{Part, parts, zeros};
 use super::streams::{Ahead, Streams};
-use crate::chunk::BlockKey;
+use crate::chunk::{BlockKey, SliceRange};
 use crate::error::{Error, Result};
 use crate::meta::client::View;
 use crate::meta::op::zeros::{MAX_LENGTH, Piece, pieces};
@@ -169,7 +169,7 @@ impl Content {
                     format!("bytes {range:?} of slice {}, which has {}", slice.id, slice.size);
                 return Err(Error::damaged("chunk", cause));
             }
-            wanted.push((part.slice, part.range.clone()));
+            wanted.push(SliceRange { slice: part.slice, range: part.range.clone() });
         }
         let read =
             if wanted.is_empty() { Vec::new() } else { self.store.read_all(&wanted).await? };

@@ -16,13 +16,13 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
-use crate::chunk::{Cache, CacheOwner, Compression, Layout, Parts, Store, VolumeCache};
+use crate::chunk::{Cache, CacheOwner, Compression, Layout, Store, StoreConfig, VolumeCache};
 use crate::error::{Error, Result, joined};
 use crate::meta::record::Setting;
 use crate::meta::record::setting::Compression as Packing;
 use crate::meta::{Meta, SliceStore};
-use crate::object::live::Live;
-use crate::object::{self, Metrics, Trouble};
+use crate::object::replaceable::ReplaceableStore;
+use crate::object::{self, Metrics, StoreHealth};
 pub use mounted::{MountRequest, Mounted};
 pub use options::VolumeOptions;
 use slices::Slices;
@@ -34,7 +34,7 @@ pub struct Volume {
     store: Arc<Store>,
     slices: Arc<dyn SliceStore>,
     registry: Registry,
-    trouble: Arc<Trouble>,
+    trouble: Arc<StoreHealth>,
     /// Ends what follows the setting, also if the volume is dropped without being closed.
     following: DropGuard,
 }
@@ -58,16 +58,17 @@ impl Volume {
             root,
         } = options;
         let metrics = Metrics::register(&registry)?;
-        let trouble = Arc::clone(metrics.trouble());
+        let trouble = Arc::clone(metrics.health());
         let storage = Overrides { metrics: Some(metrics), ..storage };
-        let objects = Arc::new(Live::new(object::open(&storage::spec(&setting, &storage)?)?));
+        let objects =
+            Arc::new(ReplaceableStore::new(object::open(&storage::spec(&setting, &storage)?)?));
         let layout = layout(&setting)?;
         let cache = match cache {
             Some(cache) => Some(part_of(cache, cache_owner, &setting, layout, cache_share).await?),
             None => None,
         };
         data.read_only |= meta.facts().options.read_only;
-        let store = Store::open(Parts {
+        let store = Store::open(StoreConfig {
             objects: objects.clone(),
             layout,
             compression: compression(&setting)?,
@@ -129,7 +130,7 @@ impl Volume {
 
     /// What is wrong with the store of objects at the moment.
     pub fn storage_trouble(&self) -> Option<String> {
-        self.trouble.now()
+        self.trouble.last_failure()
     }
 }
 
@@ -170,7 +171,7 @@ async fn part_of(
 /// the old one in use.
 async fn follow(
     mut changes: watch::Receiver<Arc<Setting>>,
-    objects: Arc<Live>,
+    objects: Arc<ReplaceableStore>,
     storage: Overrides,
 ) {
     while changes.changed().await.is_ok() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::chunk::{Fragment, Store};
+use crate::chunk::{SliceRange, Store};
 use crate::error::Result;
 use crate::meta::SliceStore;
 use crate::meta::record::Slice;
@@ -27,12 +27,13 @@ impl SliceStore for Slices {
     }
 
     async fn rewrite(&self, fragments: &[Slice], id: SliceId, tier: u8) -> Result<()> {
-        let fragments: Vec<Fragment> = fragments.iter().map(fragment).collect();
-        self.store.rewrite(&fragments, id, tier).await
+        let fragments: Vec<SliceRange> = fragments.iter().map(fragment).collect();
+        self.store.compact(&fragments, id, tier).await
     }
 }
 
-fn fragment(slice: &Slice) -> Fragment {
+fn fragment(slice: &Slice) -> SliceRange {
     let Slice { id, size, off, len, .. } = *slice;
-    Fragment { slice: SliceSize { id, size }, off, len }
+    let start = if id.is_hole() { 0 } else { off };
+    SliceRange { slice: SliceSize { id, size }, range: start..start + len }
 }

@@ -195,7 +195,7 @@ async fn a_changed_bucket_is_taken_up_without_reopening() {
 async fn a_bucket_that_cannot_be_opened_leaves_the_old_one_in_use() {
     let scene = Scene::in_memory(VolumeOptions::default()).await;
     let (sender, changes) = watch::channel(Arc::new(Setting::default()));
-    let live = Arc::new(Live::new(scene.bucket.clone()));
+    let live = Arc::new(ReplaceableStore::new(scene.bucket.clone()));
     let following = tokio::spawn(follow(changes, live.clone(), Overrides::default()));
     let setting = (*scene.volume.meta().facts().setting()).clone();
     sender.send(Arc::new(Setting { storage: "nothing".to_owned(), ..setting })).unwrap();

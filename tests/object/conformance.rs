@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use jfs::object::{Object, Wanted};
+use jfs::object::{GetRequest, Object};
 use jfs::{Error, Result};
 
 /// Keys that a name of a file and a key of S3 can be, and that look odd in a URL.
@@ -33,19 +33,19 @@ on_every_store! {
     async fn what_was_put_is_what_is_got(store) {
         let large = body((4 << 20) + 17);
         store.put("large", large.clone(), 0).await.unwrap();
-        assert!(store.get("large", Wanted::all()).await.unwrap() == large);
+        assert!(store.get("large", GetRequest::whole()).await.unwrap() == large);
     }
 
     async fn an_object_is_replaced_as_a_whole(store) {
         store.put("a", Bytes::from_static(b"first and long"), 0).await.unwrap();
         store.put("a", Bytes::from_static(b"second"), 0).await.unwrap();
-        assert_eq!(store.get("a", Wanted::all()).await.unwrap(), "second");
+        assert_eq!(store.get("a", GetRequest::whole()).await.unwrap(), "second");
     }
 
     async fn an_object_may_be_empty(store) {
         store.put("empty", Bytes::new(), 0).await.unwrap();
-        assert_eq!(store.get("empty", Wanted::all()).await.unwrap(), "");
-        assert_eq!(store.get("empty", Wanted::bytes(0..10)).await.unwrap(), "");
+        assert_eq!(store.get("empty", GetRequest::whole()).await.unwrap(), "");
+        assert_eq!(store.get("empty", GetRequest::range(0..10)).await.unwrap(), "");
         assert_eq!(keys(&store.list("", "", 10).await.unwrap()), ["empty"]);
     }
 
@@ -54,14 +54,14 @@ on_every_store! {
         for (range, expected) in
             [(0..10, "0123456789"), (2..5, "234"), (9..10, "9"), (7..99, "789"), (10..12, ""), (50..60, ""), (4..4, "")]
         {
-            assert_eq!(store.get("a", Wanted::bytes(range.clone())).await.unwrap(), expected, "{range:?}");
+            assert_eq!(store.get("a", GetRequest::range(range.clone())).await.unwrap(), expected, "{range:?}");
         }
     }
 
     async fn what_is_not_there_is_not_found(store) {
-        assert!(is_missing(&store.get("none", Wanted::all()).await));
-        assert!(is_missing(&store.get("none", Wanted::bytes(0..5)).await));
-        assert!(is_missing(&store.get("none", Wanted::bytes(3..3)).await));
+        assert!(is_missing(&store.get("none", GetRequest::whole()).await));
+        assert!(is_missing(&store.get("none", GetRequest::range(0..5)).await));
+        assert!(is_missing(&store.get("none", GetRequest::range(3..3)).await));
         assert!(is_missing(&store.head("none").await));
         assert_eq!(store.list("", "", 10).await.unwrap(), []);
     }
@@ -69,7 +69,7 @@ on_every_store! {
     async fn a_deleted_object_is_gone_and_deleting_it_again_is_fine(store) {
         store.put("dir/a", Bytes::from_static(b"x"), 0).await.unwrap();
         store.delete("dir/a").await.unwrap();
-        assert!(is_missing(&store.get("dir/a", Wanted::all()).await));
+        assert!(is_missing(&store.get("dir/a", GetRequest::whole()).await));
         store.delete("dir/a").await.unwrap();
         store.delete("other/b").await.unwrap();
         assert_eq!(store.list("", "", 10).await.unwrap(), []);
@@ -90,7 +90,7 @@ on_every_store! {
             store.put(key, Bytes::from(key), 0).await.unwrap();
         }
         for key in ODD_KEYS {
-            assert_eq!(store.get(key, Wanted::all()).await.unwrap(), key);
+            assert_eq!(store.get(key, GetRequest::whole()).await.unwrap(), key);
         }
         let mut expected = ODD_KEYS.to_vec();
         expected.sort_unstable();
@@ -146,7 +146,7 @@ on_every_store! {
     async fn making_a_bucket_that_is_there_changes_nothing(store) {
         store.put("a", Bytes::from_static(b"x"), 0).await.unwrap();
         store.create().await.unwrap();
-        assert_eq!(store.get("a", Wanted::all()).await.unwrap(), "x");
+        assert_eq!(store.get("a", GetRequest::whole()).await.unwrap(), "x");
     }
 
     async fn writers_of_one_key_leave_one_whole_object(store) {
@@ -157,7 +157,7 @@ on_every_store! {
             .try_collect::<Vec<()>>()
             .await
             .unwrap();
-        let left = store.get("a", Wanted::all()).await.unwrap();
+        let left = store.get("a", GetRequest::whole()).await.unwrap();
         assert!(bodies.contains(&left));
     }
 }

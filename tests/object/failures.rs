@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use jfs::object::{ObjectStore, Spec, Wanted, open};
+use jfs::object::{GetRequest, ObjectStore, Spec, open};
 use jfs::policy::{Flags, Policy};
 use jfs::secret::Secret;
 use jfs::{Error, Result};
@@ -29,7 +29,7 @@ async fn an_error_names_place_key_code_status_and_request() {
     let server = S3Server::start();
     let store = stocked(&server, 0).await;
     server.fail([Fault::Answer(403, "AccessDenied")]);
-    let told = told(store.get("a", Wanted::all()).await);
+    let told = told(store.get("a", GetRequest::whole()).await);
     for part in
         ["s3://127.0.0.1:", "/bucket/", "get a", "AccessDenied", "status 403", "test-request"]
     {
@@ -43,11 +43,11 @@ async fn keys_that_are_not_let_in_and_places_that_are_not_allowed_are_told_apart
     let store = stocked(&server, 0).await;
     for status in [401, 403] {
         server.fail([Fault::Answer(status, "AccessDenied")]);
-        let error = store.get("a", Wanted::all()).await.unwrap_err();
+        let error = store.get("a", GetRequest::whole()).await.unwrap_err();
         assert!(matches!(error, Error::Denied { .. }), "{error:?}");
     }
     server.fail([Fault::Answer(400, "InvalidRequest")]);
-    let error = store.get("a", Wanted::all()).await.unwrap_err();
+    let error = store.get("a", GetRequest::whole()).await.unwrap_err();
     assert!(matches!(error, Error::Storage { .. }), "{error:?}");
     // A name that leads to where this driver must not go.
     let policy = Policy::new(Flags::default()).unwrap();
@@ -63,12 +63,12 @@ async fn a_missing_bucket_is_not_a_missing_object() {
     let server = S3Server::start();
     let spec = Spec { bucket: server.address("nowhere"), ..server.spec("bucket") };
     let store = open(&spec).unwrap();
-    assert!(told(store.get("a", Wanted::all()).await).contains("NoSuchBucket"));
+    assert!(told(store.get("a", GetRequest::whole()).await).contains("NoSuchBucket"));
     told(store.head("a").await);
     told(store.list("", "", 1).await);
     // A proxy that knows nothing of objects.
     server.fail([Fault::Answer(404, "")]);
-    told(open(&server.spec("bucket")).unwrap().get("a", Wanted::all()).await);
+    told(open(&server.spec("bucket")).unwrap().get("a", GetRequest::whole()).await);
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn wrong_keys_are_told_without_showing_them() {
     let server = S3Server::start();
     let mut spec = server.spec("bucket");
     spec.secret_key = Secret::new("open sesame");
-    let told = told(open(&spec).unwrap().get("a", Wanted::all()).await);
+    let told = told(open(&spec).unwrap().get("a", GetRequest::whole()).await);
     assert!(told.contains("SignatureDoesNotMatch"), "{told}");
     assert!(!told.contains("sesame"), "{told}");
 }
@@ -86,7 +86,7 @@ async fn a_server_that_is_not_there_is_told() {
     let mut spec = Spec::new("s3", "http://127.0.0.1:1/bucket");
     (spec.access_key, spec.secret_key) = (ACCESS_KEY.to_owned(), Secret::new(SECRET_KEY));
     spec.retries = 0;
-    let told = told(open(&spec).unwrap().get("a", Wanted::all()).await);
+    let told = told(open(&spec).unwrap().get("a", GetRequest::whole()).await);
     assert!(told.contains("refused"), "{told}");
 }
 
@@ -95,9 +95,9 @@ async fn wrong_bytes_are_caught_by_their_checksum() {
     let server = S3Server::start();
     let store = stocked(&server, 0).await;
     server.fail([Fault::WrongByte]);
-    assert!(told(store.get("a", Wanted::all()).await).contains("checksum"));
+    assert!(told(store.get("a", GetRequest::whole()).await).contains("checksum"));
     server.fail([Fault::Short(1000)]);
-    assert!(told(store.get("a", Wanted::all()).await).contains("checksum"));
+    assert!(told(store.get("a", GetRequest::whole()).await).contains("checksum"));
 }
 
 #[tokio::test]
@@ -106,11 +106,11 @@ async fn a_connection_that_breaks_off_is_an_error_and_not_a_short_object() {
     let store = stocked(&server, 0).await;
     for at in [0, 1, 200_000] {
         server.fail([Fault::Cut(at)]);
-        told(store.get("a", Wanted::all()).await);
+        told(store.get("a", GetRequest::whole()).await);
     }
     server.fail([Fault::Cut(10)]);
-    told(store.get("a", Wanted::bytes(0..1000)).await);
-    assert_eq!(store.get("a", Wanted::all()).await.unwrap().len(), 300_000);
+    told(store.get("a", GetRequest::range(0..1000)).await);
+    assert_eq!(store.get("a", GetRequest::whole()).await.unwrap().len(), 300_000);
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn an_answer_that_does_not_come_in_time_is_an_error() {
     let spec = Spec { get_timeout: short, ..server.spec("bucket") };
     let store = open(&spec).unwrap();
     server.fail([Fault::Delay(Duration::from_mins(10))]);
-    assert!(told(store.get("a", Wanted::all()).await).contains("no answer within 200ms"));
+    assert!(told(store.get("a", GetRequest::whole()).await).contains("no answer within 200ms"));
 }
 
 #[tokio::test]
@@ -135,11 +135,11 @@ async fn what_passes_is_tried_again() {
         Fault::WrongByte,
     ] {
         server.fail([fault]);
-        assert_eq!(store.get("a", Wanted::all()).await.unwrap().len(), 300_000, "{fault:?}");
+        assert_eq!(store.get("a", GetRequest::whole()).await.unwrap().len(), 300_000, "{fault:?}");
     }
     server.fail([Fault::LoseAnswer]);
     store.put("b", Bytes::from_static(b"x"), 0).await.unwrap();
     server.fail([Fault::LoseAnswer]);
     store.delete("b").await.unwrap();
-    assert!(matches!(store.get("b", Wanted::all()).await, Err(Error::NotFound)));
+    assert!(matches!(store.get("b", GetRequest::whole()).await, Err(Error::NotFound)));
 }

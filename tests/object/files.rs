@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use jfs::object::file::FileStore;
-use jfs::object::{ObjectStore, Spec, Wanted, open};
+use jfs::object::{GetRequest, ObjectStore, Spec, open};
 
 fn store(dir: &Path) -> FileStore {
     FileStore::new(&format!("{}/", dir.display()), true).unwrap()
@@ -48,7 +48,7 @@ async fn a_folder_is_no_object_and_goes_when_it_is_empty() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     store.put("testing/a", Bytes::from_static(b"x"), 0).await.unwrap();
-    assert!(matches!(store.get("testing", Wanted::all()).await, Err(jfs::Error::NotFound)));
+    assert!(matches!(store.get("testing", GetRequest::whole()).await, Err(jfs::Error::NotFound)));
     store.delete("testing/").await.unwrap();
     assert!(dir.path().join("testing/a").exists());
     store.delete("testing/a").await.unwrap();

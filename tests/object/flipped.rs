@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jfs::chunk::{BlockKey, Budget, Compression, Layout, Options, Parts, Store, Verify};
+use jfs::chunk::{BlockKey, Budget, Compression, Layout, Options, Store, StoreConfig, Verify};
 use jfs::object::{Spec, open};
 use jfs::slice::{SliceId, SliceSize};
 
@@ -22,7 +22,7 @@ async fn wrong_parts(block_size: u32, verify: Verify) -> usize {
     let server = S3Server::start();
     let objects = open(&Spec { retries: 3, ..server.spec("bucket") }).unwrap();
     let layout = Layout { block_size, hash_prefix: false };
-    let store = Store::open(Parts {
+    let store = Store::open(StoreConfig {
         objects: Arc::clone(&objects),
         layout,
         compression: Compression::None,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use jfs::object::{Encryption, Spec, Wanted, open};
+use jfs::object::{Encryption, GetRequest, Spec, open};
 use jfs::secret::Secret;
 use tempfile::TempDir;
 
@@ -78,7 +78,7 @@ async fn a_new_volume_leaves_its_mark_and_nothing_else() {
     let place = Place::new();
     let shown = succeeded(&place.format(&[]));
     assert_eq!(names(place.bucket() + "vol"), ["juicefs_uuid"]);
-    let mark = open(&place.spec()).unwrap().get("juicefs_uuid", Wanted::all()).await.unwrap();
+    let mark = open(&place.spec()).unwrap().get("juicefs_uuid", GetRequest::whole()).await.unwrap();
     assert!(shown.contains(std::str::from_utf8(&mark).unwrap()), "{shown}");
 }
 
@@ -144,7 +144,7 @@ async fn the_mark_of_an_encrypted_volume_is_encrypted() {
     let key = Secret::new(fs::read_to_string(&key).unwrap());
     let encryption = Some(Encryption { algo, key, passphrase: Secret::new("sesame") });
     let store = open(&Spec { encryption, ..place.spec() }).unwrap();
-    let mark = store.get("juicefs_uuid", Wanted::all()).await.unwrap();
+    let mark = store.get("juicefs_uuid", GetRequest::whole()).await.unwrap();
     assert!(shown.contains(std::str::from_utf8(&mark).unwrap()), "{shown}");
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use bytes::Bytes;
-use jfs::object::{Encryption, Spec, Wanted, open};
+use jfs::object::{Encryption, GetRequest, Spec, open};
 use jfs::secret::Secret;
 
 use crate::s3::{ACCESS_KEY, S3Server, SECRET_KEY};
@@ -50,7 +50,11 @@ async fn encrypted_objects_of_the_go_client_are_read_with_every_form_of_key() {
         let passphrase = Secret::new("sesame");
         let encryption = Some(Encryption { algo: algo.to_owned(), key, passphrase });
         let store = open(&Spec { encryption, ..file_spec(&bucket, "volume") }).unwrap();
-        assert_eq!(store.get("juicefs_uuid", Wanted::all()).await.unwrap(), uuid(&url), "{algo}");
+        assert_eq!(
+            store.get("juicefs_uuid", GetRequest::whole()).await.unwrap(),
+            uuid(&url),
+            "{algo}"
+        );
     }
 }
 
@@ -74,7 +78,7 @@ fn the_go_client_reads_what_is_encrypted_here() {
             let runtime = tokio::runtime::Runtime::new().unwrap();
             runtime.block_on(async {
                 let block = store.list("chunks/", "", 2).await.unwrap().remove(0).key;
-                assert!(store.get(&block, Wanted::all()).await.unwrap() == theirs);
+                assert!(store.get(&block, GetRequest::whole()).await.unwrap() == theirs);
                 store.put(&block, Bytes::from(ours.clone()), 0).await.unwrap();
             });
 
@@ -95,7 +99,7 @@ async fn a_shard_is_where_the_go_client_puts_it() {
 
     let spec = Spec { shards: 7, prefix: "volume/".to_owned(), ..Spec::new("file", &bucket) };
     let store = open(&spec).unwrap();
-    assert_eq!(store.get("juicefs_uuid", Wanted::all()).await.unwrap(), uuid(&url));
+    assert_eq!(store.get("juicefs_uuid", GetRequest::whole()).await.unwrap(), uuid(&url));
     assert_eq!(store.list("", "", 9).await.unwrap().len(), 1);
 }
 
@@ -120,7 +124,7 @@ async fn requests_to_s3_say_what_those_of_the_go_client_say() {
     let spec = Spec { tiers: [(0, class)].into(), prefix, ..server.spec("bucket") };
     let store = open(&spec).unwrap();
     // Their checksum is verified on the way.
-    let body = store.get("juicefs_uuid", Wanted::all()).await.unwrap();
+    let body = store.get("juicefs_uuid", GetRequest::whole()).await.unwrap();
     assert_eq!(body, uuid(&url));
     store.put("juicefs_uuid", body, 0).await.unwrap();
     let ours = put(server.seen());

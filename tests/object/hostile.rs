@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jfs::object::{ObjectStore, Spec, Wanted, open};
+use jfs::object::{GetRequest, ObjectStore, Spec, open};
 use jfs::{Error, Result};
 use proptest::prelude::*;
 
@@ -49,9 +49,9 @@ fn listing(entries: &str, next: Option<&str>) -> String {
 async fn a_promise_of_ten_terabytes_is_refused() {
     let server = Hostile::store(ten_terabytes());
     let store = client(&server);
-    let whole = told(store.get("a", Wanted::whole(4 << 20)).await);
+    let whole = told(store.get("a", GetRequest::whole_up_to(4 << 20)).await);
     assert!(whole.contains("10000000000000 bytes are to come"), "{whole}");
-    told(store.get("a", Wanted::part(0..100, 4 << 20)).await);
+    told(store.get("a", GetRequest::range_up_to(0..100, 4 << 20)).await);
 }
 
 #[tokio::test]
@@ -59,7 +59,11 @@ async fn a_body_without_an_end_is_cut_off_at_what_the_object_can_have() {
     let piece = "x".repeat(1000);
     let server = Hostile::store(Harm::Endless { first: chunked(200, "x"), then: chunk(&piece) });
     let store = client(&server);
-    for wanted in [Wanted::whole(4 << 20), Wanted::part(5..10, 4 << 20), Wanted::whole(0)] {
+    for wanted in [
+        GetRequest::whole_up_to(4 << 20),
+        GetRequest::range_up_to(5..10, 4 << 20),
+        GetRequest::whole_up_to(0),
+    ] {
         let told = told(store.get("a", wanted).await);
         assert!(told.contains("more than"), "{told}");
     }
@@ -70,7 +74,7 @@ async fn a_body_without_an_end_is_cut_off_at_what_the_object_can_have() {
 async fn a_part_is_no_longer_than_was_asked_for() {
     let head = "HTTP/1.1 206 So\r\nContent-Range: bytes 0-9/100\r\nContent-Length: 5000\r\n\r\n";
     let server = Hostile::store(Harm::Say([head.as_bytes(), &[b'x'; 5000][..]].concat()));
-    let told = told(client(&server).get("a", Wanted::part(0..10, 4 << 20)).await);
+    let told = told(client(&server).get("a", GetRequest::range_up_to(0..10, 4 << 20)).await);
     assert!(told.contains("5000 bytes are to come"), "{told}");
 }
 
@@ -82,7 +86,7 @@ async fn an_error_without_an_end_is_cut_off() {
         then: chunk(&"x".repeat(1000)),
     });
     let store = client(&server);
-    told(store.get("a", Wanted::all()).await);
+    told(store.get("a", GetRequest::whole()).await);
     told(store.put("a", bytes::Bytes::from_static(b"x"), 0).await);
     told(store.list("", "", 10).await);
     assert!(server.sent() < 3 * IN_FLIGHT, "{}", server.sent());
@@ -94,7 +98,7 @@ async fn an_error_of_many_words_is_told_in_few() {
     let body = format!("<Error><Code>Odd</Code><Message>{message}</Message></Error>");
     let answer = format!("HTTP/1.1 400 So\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let server = Hostile::store(Harm::Say(answer.into_bytes()));
-    let told = told(client(&server).get("a", Wanted::all()).await);
+    let told = told(client(&server).get("a", GetRequest::whole()).await);
     assert!(told.contains("Odd") && !told.contains('\n'), "{told}");
 }
 
@@ -136,7 +140,7 @@ async fn headers_without_an_end_are_cut_off() {
     for then in ["X-Many: of them\r\n", "x"] {
         let first = b"HTTP/1.1 200 OK\r\nX-Long: ".to_vec();
         let server = Hostile::store(Harm::Endless { first, then: then.as_bytes().to_vec() });
-        told(client(&server).get("a", Wanted::all()).await);
+        told(client(&server).get("a", GetRequest::whole()).await);
         assert!(server.sent() < IN_FLIGHT, "{}", server.sent());
     }
 }
@@ -195,8 +199,8 @@ fn no_answer_whatever_it_is_makes_a_client_panic_or_hang() {
             runtime.block_on(async {
                 let store = client(&server);
                 let asked = async {
-                    let _ = store.get("a", Wanted::whole(1000)).await;
-                    let _ = store.get("a", Wanted::part(2..5, 1000)).await;
+                    let _ = store.get("a", GetRequest::whole_up_to(1000)).await;
+                    let _ = store.get("a", GetRequest::range_up_to(2..5, 1000)).await;
                     let _ = store.head("a").await;
                     let _ = store.list("", "", 10).await;
                     let _ = store.put("a", bytes::Bytes::new(), 0).await;

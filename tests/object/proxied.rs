@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::StatusCode;
 use jfs::Error;
-use jfs::object::{ObjectStore, Spec, Wanted, open};
+use jfs::object::{GetRequest, ObjectStore, Spec, open};
 use jfs::secret::Secret;
 
 use crate::proxy::{Asked, Proxy};
@@ -42,13 +42,13 @@ pub fn spec(server: &S3Server, bucket: &str, env: &[(&str, &str)]) -> Spec {
 pub async fn use_all_of(store: &dyn ObjectStore) {
     let (key, body) = ("a/b c+d%\u{e4}", Bytes::from(vec![7; 300_000]));
     store.put(key, body.clone(), 0).await.unwrap();
-    assert!(store.get(key, Wanted::all()).await.unwrap() == body);
-    assert_eq!(store.get(key, Wanted::bytes(10..20)).await.unwrap(), body[10..20]);
+    assert!(store.get(key, GetRequest::whole()).await.unwrap() == body);
+    assert_eq!(store.get(key, GetRequest::range(10..20)).await.unwrap(), body[10..20]);
     assert_eq!(store.head(key).await.unwrap().size, 300_000);
     let listed = store.list("a/", "", 10).await.unwrap();
     assert_eq!(listed.iter().map(|object| object.key.as_str()).collect::<Vec<_>>(), [key]);
     store.delete(key).await.unwrap();
-    assert!(matches!(store.get(key, Wanted::all()).await, Err(Error::NotFound)));
+    assert!(matches!(store.get(key, GetRequest::whole()).await, Err(Error::NotFound)));
     assert!(matches!(store.head(key).await, Err(Error::NotFound)));
 }
 
@@ -56,7 +56,7 @@ pub async fn use_all_of(store: &dyn ObjectStore) {
 async fn told(store: Arc<dyn ObjectStore>) -> String {
     let failed = [
         store.put("a", Bytes::from_static(b"x"), 0).await.unwrap_err(),
-        store.get("a", Wanted::all()).await.unwrap_err(),
+        store.get("a", GetRequest::whole()).await.unwrap_err(),
         store.head("a").await.unwrap_err(),
         store.list("", "", 1).await.unwrap_err(),
         store.delete("a").await.unwrap_err(),
@@ -146,7 +146,7 @@ async fn connections_to_a_proxy_are_used_again() {
     let store = plain(&server, &[("http_proxy", &proxy.address())]);
     for _ in 0..10 {
         store.put("a", Bytes::from_static(b"x"), 0).await.unwrap();
-        store.get("a", Wanted::all()).await.unwrap();
+        store.get("a", GetRequest::whole()).await.unwrap();
     }
     assert_eq!((proxy.asked().len(), proxy.connections()), (20, 1));
 }
@@ -211,7 +211,7 @@ async fn an_error_of_the_store_is_not_taken_for_one_of_the_proxy() {
     let proxy = Proxy::start(server.socket());
     let mut spec = spec(&server, "http://store.test/vol", &[("http_proxy", &proxy.address())]);
     spec.secret_key = Secret::new("sesame");
-    let error = open(&spec).unwrap().get("a", Wanted::all()).await.unwrap_err().to_string();
+    let error = open(&spec).unwrap().get("a", GetRequest::whole()).await.unwrap_err().to_string();
     assert_says(&error, &["SignatureDoesNotMatch", "status 403"]);
     assert!(!error.contains("proxy"), "{error}");
 }

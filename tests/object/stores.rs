@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use jfs::object::faulty::{FaultyStore, Odds};
+use jfs::object::fault_injection::{FaultRates, FaultyStore};
 use jfs::object::mem::MemStore;
 use jfs::object::retry::Retry;
 use jfs::object::{Encryption, ObjectStore, Spec, open};
@@ -73,14 +73,14 @@ pub fn encrypted() -> TestStore {
 
 /// Fails now and then, and is asked again.
 pub fn flaky() -> TestStore {
-    let odds = Odds {
+    let rates = FaultRates {
         error: 0.002,
-        lost_answer: 0.002,
+        lost_response: 0.002,
         delay: 0.1,
-        longest_delay: Duration::from_micros(100),
-        ..Odds::default()
+        max_delay: Duration::from_micros(100),
+        ..FaultRates::default()
     };
-    let faulty = FaultyStore::seeded(Arc::new(MemStore::default()), odds, 1);
+    let faulty = FaultyStore::seeded(Arc::new(MemStore::default()), rates, 1);
     TestStore { store: Arc::new(Retry::new(Arc::new(faulty), 10)), _owner: None }
 }
 

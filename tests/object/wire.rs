@@ -1,7 +1,7 @@
 //! What goes over the wire to an S3 server.
 
 use bytes::Bytes;
-use jfs::object::{Spec, Tier, Wanted, open};
+use jfs::object::{GetRequest, Spec, Tier, open};
 
 use crate::s3::{S3Server, SECRET_KEY};
 
@@ -66,8 +66,8 @@ async fn a_range_is_asked_for_by_its_first_and_last_byte() {
     let server = S3Server::start();
     let store = open(&server.spec("bucket")).unwrap();
     store.put("a", Bytes::from_static(b"0123456789"), 0).await.unwrap();
-    store.get("a", Wanted::bytes(2..5)).await.unwrap();
-    store.get("a", Wanted::all()).await.unwrap();
+    store.get("a", GetRequest::range(2..5)).await.unwrap();
+    store.get("a", GetRequest::whole()).await.unwrap();
     let seen = server.seen();
     assert_eq!((seen[1].header("range"), seen[2].header("range")), ("bytes=2-4", ""));
 }
@@ -82,7 +82,7 @@ async fn a_session_token_is_sent_and_nobody_signs_for_anonymous() {
     assert_eq!(server.seen()[0].header("x-amz-security-token"), "token");
 
     let anonymous = Spec { access_key: "anonymous".to_owned(), ..server.spec("bucket") };
-    let error = open(&anonymous).unwrap().get("a", Wanted::all()).await.unwrap_err();
+    let error = open(&anonymous).unwrap().get("a", GetRequest::whole()).await.unwrap_err();
     assert!(error.to_string().contains("AccessDenied"), "{error}");
     assert_eq!(server.seen()[0].header("authorization"), "");
 }
@@ -106,7 +106,7 @@ async fn connections_are_used_again() {
     let store = open(&server.spec("bucket")).unwrap();
     for _ in 0..20 {
         store.put("a", Bytes::from_static(b"x"), 0).await.unwrap();
-        store.get("a", Wanted::all()).await.unwrap();
+        store.get("a", GetRequest::whole()).await.unwrap();
     }
     assert_eq!(server.connections(), 1);
 }

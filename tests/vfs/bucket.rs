@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use jfs::Result;
-use jfs::object::faulty::{FaultyStore, Odds};
+use jfs::object::fault_injection::{FaultRates, FaultyStore};
 use jfs::object::mem::MemStore;
-use jfs::object::{Object, ObjectStore, Wanted};
+use jfs::object::{GetRequest, Object, ObjectStore};
 use tokio::sync::watch;
 
 pub struct Bucket {
@@ -56,19 +56,29 @@ impl Bucket {
     /// From now on every put fails, after it has perhaps taken effect; or none does.
     pub fn fail(&self, broken: bool) {
         let half = if broken { 0.5 } else { 0.0 };
-        self.puts.set_odds(Odds { error: half, lost_answer: half, ..Odds::default() });
+        self.puts.set_rates(FaultRates {
+            error: half,
+            lost_response: half,
+            ..FaultRates::default()
+        });
     }
 
     /// From now on some puts and gets fail, with and without effect, and some are late; or none are.
     pub fn disturb(&self, disturbed: bool) {
-        let odds = if disturbed {
-            let longest_delay = Duration::from_millis(2);
-            Odds { error: 0.2, lost_answer: 0.2, delay: 0.3, longest_delay, ..Odds::default() }
+        let rates = if disturbed {
+            let max_delay = Duration::from_millis(2);
+            FaultRates {
+                error: 0.2,
+                lost_response: 0.2,
+                delay: 0.3,
+                max_delay,
+                ..FaultRates::default()
+            }
         } else {
-            Odds::default()
+            FaultRates::default()
         };
-        self.puts.set_odds(odds);
-        self.gets.set_odds(odds);
+        self.puts.set_rates(rates);
+        self.gets.set_rates(rates);
     }
 
     pub async fn keys(&self) -> Vec<String> {
@@ -100,7 +110,7 @@ impl ObjectStore for Bucket {
         "test://"
     }
 
-    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
+    async fn get(&self, key: &str, request: GetRequest) -> Result<Bytes> {
         self.gets_seen.lock().unwrap().push(key.to_owned());
         self.pass(key).await;
         self.gets.get(key, wanted).await

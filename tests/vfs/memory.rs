@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::join_all;
 use jfs::chunk::Budget;
-use jfs::object::{Object, ObjectStore, Wanted};
+use jfs::object::{GetRequest, Object, ObjectStore};
 use jfs::{Error, Result};
 use tokio::sync::watch;
 
@@ -35,11 +35,11 @@ impl ObjectStore for Endless {
         "endless://"
     }
 
-    async fn get(&self, key: &str, wanted: Wanted) -> Result<Bytes> {
+    async fn get(&self, key: &str, request: GetRequest) -> Result<Bytes> {
         let _ = self.hangs.subscribe().wait_for(|hangs| !hangs).await;
         tokio::task::yield_now().await;
         let size: u64 = key.rsplit('_').next().unwrap().parse().unwrap();
-        let range = wanted.part.unwrap_or(0..size);
+        let range = request.range.unwrap_or(0..size);
         Ok(vec![filling(key); usize::try_from(range.end - range.start).unwrap()].into())
     }
 

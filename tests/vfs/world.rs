@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use jfs::Result;
-use jfs::chunk::{Budget, Compression, Layout, Options, Parts, Store};
+use jfs::chunk::{Budget, Compression, Layout, Options, Store, StoreConfig};
 use jfs::meta::client::SliceStore;
 use jfs::meta::record::{Slice, SliceSize};
 use jfs::meta::{Caller, Ino, Meta, SliceId};
@@ -44,7 +44,7 @@ impl Client {
     /// With a cache of its own below it.
     pub async fn over(vol: &Volume, bucket: &Arc<Bucket>, below: Below) -> Self {
         let disk = below.disk(LAYOUT).await;
-        let parts = Parts {
+        let parts = StoreConfig {
             objects: bucket.clone(),
             layout: LAYOUT,
             compression: Compression::None,
@@ -64,11 +64,11 @@ impl Client {
         let layout = Layout { block_size, hash_prefix: false };
         let (compression, options) = (Compression::None, Options::default());
         let objects = bucket;
-        let parts = Parts { objects, layout, compression, cache: None, budget, options };
+        let parts = StoreConfig { objects, layout, compression, cache: None, budget, options };
         Self::assembled(meta, parts)
     }
 
-    fn assembled(meta: Arc<Meta>, parts: Parts) -> Self {
+    fn assembled(meta: Arc<Meta>, parts: StoreConfig) -> Self {
         let store = Store::open(parts);
         meta.serve_slices(Arc::new(Slices(store.clone())));
         let options = ContentOptions::default();

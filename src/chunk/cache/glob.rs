@@ -1,10 +1,12 @@
-//! Patterns in the names of cache directories: `*`, `?`, `[a-z]` and `\` within one path component.
+//! Patterns in `--cache-dir`: `*`, `?`, `[a-z]`, `[^a-z]` and `\` within one path component, as in
+//! Go's `filepath.Match`. The `glob` crates differ: they negate with `!` or have no escape
+//! character, and they only return existing paths.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The directories that a pattern names: what is there, if it has special characters; itself
-/// otherwise. Only the last such component has to be there; what follows it is made.
+/// Returns the directories that a pattern matches, or the path itself if it has no special
+/// characters. Components after the last special one need not exist.
 pub fn expand(pattern: &str) -> Vec<PathBuf> {
     let pattern = pattern.trim_end_matches('/');
     if pattern.is_empty() {
@@ -52,7 +54,8 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Whether a byte is in the class that the pattern goes on with, and what comes after the class.
+/// Matches a byte against the character class at the start of `pattern`. Returns whether it
+/// matches, and the pattern after the class.
 fn class(pattern: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     let (negated, mut rest) = match pattern.split_first()? {
         (b'^', rest) => (true, rest),
@@ -86,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_matches_its_patterns() {
+    fn names_match_patterns_as_in_go() {
         for (pattern, name, expected) in [
             ("disk*", "disk1", true),
             ("disk*", "disk", true),
@@ -105,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_name_what_is_there_and_the_rest_of_a_path_is_kept() {
+    fn patterns_match_existing_directories_and_keep_the_rest_of_the_path() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().to_str().unwrap();
         for name in ["d2", "d1", "x"] {

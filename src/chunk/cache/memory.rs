@@ -1,4 +1,4 @@
-//! Blocks kept in memory, for nodes without a disk to spare: the same rules, no files.
+//! The cache in memory, for nodes without a cache disk: the same rules, no files.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,137 +7,139 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
+use super::accounting::{AccountId, Accounting, IndexEntry, VolumeUsage};
 use super::disk::now;
-use super::index::Entry;
-use super::ledger::{AreaId, Goal, Holding, Ledger};
-use super::options::Eviction;
+use super::eviction::{Eviction, EvictionGoal, Victim};
 use super::usage::Counters;
 use crate::chunk::BlockKey;
 use crate::sync::{Mutex, MutexGuard};
 
-/// Entries that are swept in one go, between which others get at the books.
+/// Entries swept in one step. Others can lock the accounting between two steps.
 const SWEEP: usize = 10_000;
 
 pub struct Memory {
     capacity: u64,
     items: u64,
     eviction: Eviction,
-    kept: Mutex<Kept>,
+    blocks: Mutex<Blocks>,
 }
 
-struct Kept {
-    ledger: Ledger,
-    bodies: HashMap<(AreaId, BlockKey), Bytes>,
-    counters: HashMap<AreaId, Arc<Counters>>,
+struct Blocks {
+    accounting: Accounting,
+    bodies: HashMap<(AccountId, BlockKey), Bytes>,
+    counters: HashMap<AccountId, Arc<Counters>>,
 }
 
 impl Memory {
     pub fn new(capacity: u64, items: u64, eviction: Eviction) -> Self {
-        let kept = Kept {
-            ledger: Ledger::new(eviction, 0),
+        let blocks = Blocks {
+            accounting: Accounting::new(eviction, 0),
             bodies: HashMap::new(),
             counters: HashMap::new(),
         };
         let items = if items == 0 { u64::MAX } else { items };
-        Self { capacity, items, eviction, kept: Mutex::new(kept) }
+        Self { capacity, items, eviction, blocks: Mutex::new(blocks) }
     }
 
-    pub fn add(&self, area: AreaId, share: Option<u64>, counters: Arc<Counters>) {
-        let mut kept = self.lock();
-        kept.ledger.open(area, share, true);
-        kept.counters.insert(area, counters);
+    pub fn add(&self, id: AccountId, share: Option<u64>, counters: Arc<Counters>) {
+        let mut blocks = self.lock();
+        blocks.accounting.open(id, share, true);
+        blocks.counters.insert(id, counters);
     }
 
-    pub fn set_share(&self, area: AreaId, share: Option<u64>) {
-        self.lock().ledger.set_share(area, share);
+    pub fn set_share(&self, id: AccountId, share: Option<u64>) {
+        self.lock().accounting.set_share(id, share);
     }
 
-    pub fn close(&self, area: AreaId) {
-        let mut kept = self.lock();
-        kept.ledger.close(area);
-        kept.counters.remove(&area);
-        kept.bodies.retain(|(of, _), _| *of != area);
+    pub fn close(&self, id: AccountId) {
+        let mut blocks = self.lock();
+        blocks.accounting.close(id);
+        blocks.counters.remove(&id);
+        blocks.bodies.retain(|(of, _), _| *of != id);
     }
 
-    pub fn read(&self, area: AreaId, block: BlockKey, range: &Range<u32>) -> Option<Bytes> {
-        let mut kept = self.lock();
-        kept.ledger.touch(area, block, now())?;
-        let body = kept.bodies.get(&(area, block))?;
+    pub fn read(&self, id: AccountId, block: BlockKey, range: &Range<u32>) -> Option<Bytes> {
+        let mut blocks = self.lock();
+        blocks.accounting.touch(id, block, now())?;
+        let body = blocks.bodies.get(&(id, block))?;
         Some(body.slice(range.start as usize..range.end as usize))
     }
 
-    pub fn contains(&self, area: AreaId, block: BlockKey) -> bool {
-        self.lock().ledger.find(area, block).is_some()
+    pub fn contains(&self, id: AccountId, block: BlockKey) -> bool {
+        self.lock().accounting.find(id, block).is_some()
     }
 
-    pub fn put(&self, area: AreaId, block: BlockKey, body: &Bytes, counters: &Counters) {
-        if self.contains(area, block) {
+    pub fn put(&self, id: AccountId, block: BlockKey, body: &Bytes, counters: &Counters) {
+        if self.contains(id, block) {
             return;
         }
         let size = u64::from(block.size);
-        let is_full = |ledger: &Ledger| {
-            ledger.bytes() + size > self.capacity || ledger.blocks() >= self.items
+        let is_full = |accounting: &Accounting| {
+            accounting.bytes() + size > self.capacity || accounting.blocks() >= self.items
         };
-        let no_room = self.eviction == Eviction::None && is_full(&self.lock().ledger);
+        let no_room = self.eviction == Eviction::None && is_full(&self.lock().accounting);
         if size > self.capacity || no_room {
             counters.dropped();
             return;
         }
-        // A copy of its own: what is handed in may be a small part of something large.
+        // A copy, because the given bytes may be a small part of a large buffer.
         let begun = Instant::now();
         let body = Bytes::copy_from_slice(body);
         counters.written(body.len(), begun.elapsed());
-        let mut kept = self.lock();
-        if is_full(&kept.ledger) {
-            // Before, so that never more is held than allowed.
-            let goal = Goal { bytes: self.capacity - size, blocks: self.items.saturating_sub(1) };
-            for (of, victim) in kept.ledger.evict(goal, self.capacity, now(), usize::MAX) {
-                kept.discard(of, victim);
+        let mut blocks = self.lock();
+        if is_full(&blocks.accounting) {
+            // Before the insertion, so that the capacity is never exceeded.
+            let goal =
+                EvictionGoal { bytes: self.capacity - size, blocks: self.items.saturating_sub(1) };
+            for Victim { account, block } in
+                blocks.accounting.evict(goal, self.capacity, now(), usize::MAX)
+            {
+                blocks.evicted(account, block);
             }
         }
-        if is_full(&kept.ledger) || kept.ledger.find(area, block).is_some() {
+        if is_full(&blocks.accounting) || blocks.accounting.find(id, block).is_some() {
             return;
         }
-        kept.ledger.insert(area, Entry { block, atime: now(), staged: false });
-        kept.bodies.insert((area, block), body);
+        blocks.accounting.insert(id, IndexEntry { block, atime: now(), staged: false });
+        blocks.bodies.insert((id, block), body);
     }
 
-    pub fn remove(&self, area: AreaId, block: BlockKey) {
-        let mut kept = self.lock();
-        kept.ledger.remove(area, block);
-        kept.bodies.remove(&(area, block));
+    pub fn remove(&self, id: AccountId, block: BlockKey) {
+        let mut blocks = self.lock();
+        blocks.accounting.remove(id, block);
+        blocks.bodies.remove(&(id, block));
     }
 
-    /// Drops blocks that were not used since.
+    /// Drops blocks that were not used since the given time.
     pub fn expire(&self, since: u32) {
-        let areas: Vec<AreaId> = self.lock().counters.keys().copied().collect();
-        for area in areas {
-            let mut from = self.lock().ledger.len(area);
+        let volume_dirs: Vec<AccountId> = self.lock().counters.keys().copied().collect();
+        for id in volume_dirs {
+            let mut from = self.lock().accounting.len(id);
             while from > 0 {
-                let mut kept = self.lock();
-                let old = |entry: Entry, _| entry.atime < since;
-                let (next, dropped) = kept.ledger.sweep(area, from, SWEEP, old);
+                let mut blocks = self.lock();
+                let old = |entry: IndexEntry, _| entry.atime < since;
+                let (next, dropped) = blocks.accounting.sweep(id, from, SWEEP, old);
                 from = next;
                 for block in dropped {
-                    kept.discard(area, block);
+                    blocks.evicted(id, block);
                 }
             }
         }
     }
 
-    pub fn holding(&self, area: AreaId) -> Holding {
-        self.lock().ledger.holding(area)
+    pub fn usage(&self, id: AccountId) -> VolumeUsage {
+        self.lock().accounting.usage(id)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock()
+    fn lock(&self) -> MutexGuard<'_, Blocks> {
+        self.blocks.lock()
     }
 }
 
-impl Kept {
-    fn discard(&mut self, area: AreaId, block: BlockKey) {
-        self.bodies.remove(&(area, block));
-        if let Some(counters) = self.counters.get(&area) {
+impl Blocks {
+    fn evicted(&mut self, id: AccountId, block: BlockKey) {
+        self.bodies.remove(&(id, block));
+        if let Some(counters) = self.counters.get(&id) {
             counters.evicted(1);
         }
     }

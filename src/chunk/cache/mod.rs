@@ -1,31 +1,20 @@
 //! The block cache: one set of disks, or memory, for all volumes of this process.
 //!
-//! Directories and files are those of JuiceFS, so a cache that one client has filled serves the
-//! other, at the same time too. Knows blocks by their names, nothing of slices in a bucket, and
-//! nothing of who reads. Whatever fails here is a miss for readers and a drop for writers; only
-//! [`VolumeCache::stage`] answers with an error, since there the caller counts on it.
+//! Directories and files are compatible with JuiceFS: both clients can use one cache, even at the
+//! same time. Knows blocks only by their keys. A failure here is a miss for readers and a dropped
+//! block for writers. Only [`VolumeCache::stage`] returns errors, since its caller relies on the
+//! outcome.
 
-mod area;
+mod accounting;
+mod block_file;
 mod disk;
-mod file;
-mod footer;
+mod eviction;
 mod glob;
-mod health;
-mod index;
-mod layout;
-mod ledger;
+mod hash_ring;
+mod maintenance;
 mod memory;
-mod opened;
 mod options;
 mod owner;
-mod pending;
-mod removal;
-mod ring;
-mod scan;
-mod shelf;
-mod space;
-mod stage;
-mod upkeep;
 mod usage;
 mod volume;
 
@@ -44,22 +33,23 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use area::Area;
+use accounting::AccountId;
 use disk::Disk;
-use health::State;
-use ledger::AreaId;
+use disk::free_space::{SpaceSource, Statvfs};
+use disk::health::HealthState;
+use disk::open_files::OpenFiles;
+use disk::removal_queue::RemovalQueue;
+use disk::scan::STALE_AFTER;
+use disk::staging::StagingLimit;
+use disk::volume_dir::VolumeDir;
+use disk::volume_disk::VolumeDisk;
+use maintenance::Maintenance;
 use memory::Memory;
-use opened::OpenFiles;
-use removal::Removals;
-use scan::LEFT_BEHIND;
-use shelf::Shelf;
-use space::{Space, Statvfs};
-use stage::Staging;
-use upkeep::Upkeep;
 use usage::Counters;
-use volume::{Disks, Place};
+use volume::{Backend, Disks};
 
-pub use options::{CacheOptions, Checksum, Eviction};
+pub use eviction::Eviction;
+pub use options::{CacheOptions, Checksum};
 pub use owner::CacheOwner;
 pub use usage::CacheUsage;
 pub use volume::VolumeCache;
@@ -68,21 +58,21 @@ use super::{Layout, Reserved};
 use crate::error::{Error, Result};
 use crate::sync::Mutex;
 
-/// Bytes on their way to the disks.
+/// Bytes waiting to be written to the disks.
 const MAX_PENDING: usize = 64 << 20;
-/// For what is under way when the cache is closed.
-const CLOSING: Duration = Duration::from_secs(30);
+/// How long `close` waits for running operations.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The block cache of this process.
 pub struct Cache {
-    common: Arc<Common>,
+    shared: Arc<Shared>,
     dirs: Vec<PathBuf>,
-    /// One for each directory, in their order; none where it cannot be used.
+    /// One per directory, in order; `None` if the directory cannot be used.
     disks: Vec<Option<Arc<Disk>>>,
     memory: Option<Arc<Memory>>,
-    /// What blocks in memory lie in.
-    _room: Option<Reserved>,
-    next_area: AtomicU32,
+    /// The reservation for blocks in memory.
+    _reserved: Option<Reserved>,
+    next_account: AtomicU32,
     /// By UUID and owner.
     volumes: Mutex<HashMap<(String, String), Weak<VolumeCache>>>,
     tasks: TaskTracker,
@@ -90,31 +80,31 @@ pub struct Cache {
     stop: Arc<AtomicBool>,
 }
 
-/// What the volumes share.
-struct Common {
+/// State shared by all volumes.
+struct Shared {
     runtime: Handle,
     max_pending: usize,
     max_stage_write: usize,
-    staging: Staging,
-    removals: Arc<Removals>,
+    staging_limit: StagingLimit,
+    removal_queue: Arc<RemovalQueue>,
     tasks: TaskTracker,
     closed: AtomicBool,
 }
 
-impl Common {
+impl Shared {
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 }
 
 impl Cache {
-    /// Opens the directories. One that cannot be used is left out; if none can, blocks are kept in
-    /// memory.
+    /// Opens the cache directories. A directory that cannot be used is skipped; if none can be
+    /// used, blocks are cached in memory.
     pub async fn open(options: CacheOptions) -> Result<Arc<Self>> {
         Self::open_with(options, Arc::new(Statvfs)).await
     }
 
-    async fn open_with(options: CacheOptions, space: Arc<dyn Space>) -> Result<Arc<Self>> {
+    async fn open_with(options: CacheOptions, space: Arc<dyn SpaceSource>) -> Result<Arc<Self>> {
         options.validate()?;
         let in_memory = options.dirs.is_empty() || options.size == 0;
         let opening = options.clone();
@@ -124,40 +114,40 @@ impl Cache {
             );
         let disks = disks.await.map_err(|lost| Error::lost_task("opening the cache", &lost))?;
         let working: Vec<Arc<Disk>> = disks.iter().flatten().map(Arc::clone).collect();
-        let (mut memory, mut room) = (None, None);
+        let (mut memory, mut reserved) = (None, None);
         if working.is_empty() {
             let mut size = if in_memory { options.size } else { options::FALLBACK_SIZE };
             if let Some(budget) = &options.memory {
                 let most = budget.capacity() / 8;
-                let reserved = usize::try_from(size).unwrap_or(usize::MAX).min(most);
-                room = Some(budget.reserve(reserved).await);
-                size = size.min(reserved as u64);
+                let bytes = usize::try_from(size).unwrap_or(usize::MAX).min(most);
+                reserved = Some(budget.reserve(bytes).await);
+                size = size.min(bytes as u64);
             }
             if !in_memory {
                 tracing::warn!("no cache directory can be used: caching {size} bytes in memory");
             }
             memory = Some(Arc::new(Memory::new(size, options.items, options.eviction)));
         }
-        let upkeep = Upkeep::new(working.clone(), memory.clone(), &options);
-        let stop = Arc::clone(&upkeep.stop);
+        let maintenance = Maintenance::new(working.clone(), memory.clone(), &options);
+        let stop = Arc::clone(&maintenance.stop);
         let (tasks, end) = (TaskTracker::new(), CancellationToken::new());
-        tasks.spawn(upkeep.run(end.clone()));
-        let common = Common {
+        tasks.spawn(maintenance.run(end.clone()));
+        let shared = Shared {
             runtime: Handle::current(),
             max_pending: MAX_PENDING / working.len().max(1),
             max_stage_write: options.max_stage_write,
-            staging: Staging::default(),
-            removals: Arc::default(),
+            staging_limit: StagingLimit::default(),
+            removal_queue: Arc::default(),
             tasks: tasks.clone(),
             closed: AtomicBool::new(false),
         };
         Ok(Arc::new(Self {
-            common: Arc::new(common),
+            shared: Arc::new(shared),
             dirs: if in_memory { Vec::new() } else { options.dirs },
             disks,
             memory,
-            _room: room,
-            next_area: AtomicU32::new(0),
+            _reserved: reserved,
+            next_account: AtomicU32::new(0),
             volumes: Mutex::default(),
             tasks,
             end,
@@ -165,9 +155,9 @@ impl Cache {
         }))
     }
 
-    /// The part of one volume; `share` bounds what it may take when others need room (none: all).
-    /// The same volume, opened again, gets the same part. Looks at the directories, so that it may
-    /// take a moment; what lies in them is found in the background.
+    /// Opens the cache of one volume. `share` limits what it may take when other volumes need room;
+    /// `None` is no limit. Opening the same volume again returns the same cache. Accesses the
+    /// directories, so it may take a moment; their content is scanned in the background.
     pub fn volume(
         self: &Arc<Self>,
         uuid: &str,
@@ -177,8 +167,8 @@ impl Cache {
         self.owned_volume(uuid, None, layout, share)
     }
 
-    /// As [`Cache::volume`], for an owner that shares no part with another, whatever its volume's UUID
-    /// is.
+    /// Opens a volume as [`Cache::volume`] does, for an owner. Owners never share blocks, even if
+    /// their volumes have the same UUID.
     pub fn owned_volume(
         self: &Arc<Self>,
         uuid: &str,
@@ -194,7 +184,9 @@ impl Cache {
         let key = (uuid.to_owned(), owner.map_or_else(String::new, |owner| owner.id.clone()));
         if let Some(volume) = volumes.get(&key).and_then(Weak::upgrade) {
             if volume.layout != layout {
-                return Err(Error::bad_input(format!("volume {uuid} is open with other blocks")));
+                return Err(Error::bad_input(format!(
+                    "volume {uuid} is already open with another block size or key layout"
+                )));
             }
             volume.set_share(share);
             return Ok(volume);
@@ -209,24 +201,24 @@ impl Cache {
         Ok(volume)
     }
 
-    /// What is wrong with its directories, one line each.
-    pub fn troubles(&self) -> Vec<String> {
+    /// Returns the problems of the cache directories, one line each.
+    pub fn problems(&self) -> Vec<String> {
         let lost = self.dirs.iter().zip(&self.disks).filter_map(|(dir, disk)| {
-            let why = match disk.as_ref().map(|disk| disk.state()) {
+            let why = match disk.as_ref().map(|disk| disk.health_state()) {
                 None => "cannot be used",
-                Some(State::Down) => "was given up after too many failures",
-                Some(State::Unstable) => "fails now and then",
-                Some(State::Normal) => return None,
+                Some(HealthState::Down) => "is no longer used after too many failures",
+                Some(HealthState::Unstable) => "fails intermittently",
+                Some(HealthState::Normal) => return None,
             };
             Some(format!("cache directory {} {why}", dir.display()))
         });
         lost.collect()
     }
 
-    /// Writes what is pending and ends all that runs in the background. What is put after is
-    /// dropped; reading goes on.
+    /// Writes pending blocks and ends all background work. Blocks put afterwards are dropped; reads
+    /// still work.
     pub async fn close(&self) {
-        self.common.closed.store(true, Ordering::Relaxed);
+        self.shared.closed.store(true, Ordering::Relaxed);
         self.stop.store(true, Ordering::Relaxed);
         self.end.cancel();
         self.tasks.close();
@@ -234,7 +226,7 @@ impl Cache {
             for disk in self.disks.iter().flatten() {
                 loop {
                     let idle = disk.idle.notified();
-                    if disk.books().pending.is_idle() {
+                    if disk.lock_state().write_queue.is_idle() {
                         break;
                     }
                     idle.await;
@@ -242,8 +234,8 @@ impl Cache {
             }
             self.tasks.wait().await;
         };
-        if timeout(CLOSING, ending).await.is_err() {
-            tracing::warn!("a cache directory does not answer: closed without it");
+        if timeout(CLOSE_TIMEOUT, ending).await.is_err() {
+            tracing::warn!("a cache directory does not respond: closing without it");
         }
     }
 
@@ -255,68 +247,70 @@ impl Cache {
         share: Option<u64>,
     ) -> VolumeCache {
         let counters: Arc<Counters> = Arc::default();
-        let place = if let Some(memory) = &self.memory {
-            let area = self.next_area();
-            memory.add(area, share, Arc::clone(&counters));
-            Place::Memory(Arc::clone(memory), area)
+        let backend = if let Some(memory) = &self.memory {
+            let dir = self.next_account();
+            memory.add(dir, share, Arc::clone(&counters));
+            Backend::Memory(Arc::clone(memory), dir)
         } else {
             let disks = self.disks.iter();
-            let shelves =
-                disks.map(|disk| self.open_shelf(disk.as_ref()?, uuid, owner, layout, &counters));
-            Place::Disks(Disks::new(shelves.collect()))
+            let volume_disks = disks
+                .map(|disk| self.open_volume_disk(disk.as_ref()?, uuid, owner, layout, &counters));
+            Backend::Disks(Disks::new(volume_disks.collect()))
         };
-        let common = Arc::clone(&self.common);
-        let volume = VolumeCache { common, layout, counters, place, closed: Arc::default() };
+        let shared = Arc::clone(&self.shared);
+        let volume = VolumeCache { shared, layout, counters, backend, closed: Arc::default() };
         volume.set_share(share);
         volume
     }
 
-    fn open_shelf(
+    fn open_volume_disk(
         &self,
         disk: &Arc<Disk>,
         uuid: &str,
         owner: Option<&CacheOwner>,
         layout: Layout,
         counters: &Arc<Counters>,
-    ) -> Option<Shelf> {
-        let id = self.next_area();
-        let area = owner::directory(disk.dir(), uuid, owner, disk.modes)
-            .and_then(|root| Area::open(root, id, layout, disk.modes, Arc::clone(counters)));
-        let area = area.inspect_err(|error| {
+    ) -> Option<VolumeDisk> {
+        let id = self.next_account();
+        let dir = owner::directory(disk.dir(), uuid, owner, disk.modes)
+            .and_then(|root| VolumeDir::open(root, id, layout, disk.modes, Arc::clone(counters)));
+        let dir = dir.inspect_err(|error| {
             let dir = disk.dir().display();
             tracing::warn!("cache directory {dir} cannot be used for {uuid}: {error}");
         });
-        let shelf = Shelf { disk: Arc::clone(disk), area: Arc::new(area.ok()?) };
-        disk.add(&shelf.area);
-        Some(shelf)
+        let volume_disk = VolumeDisk { disk: Arc::clone(disk), dir: Arc::new(dir.ok()?) };
+        disk.add(&volume_disk.dir);
+        Some(volume_disk)
     }
 
-    /// Finds out in the background what is there.
+    /// Scans the directories of a volume in the background.
     fn scan(&self, volume: &VolumeCache) {
-        let Place::Disks(disks) = &volume.place else { return };
-        for shelf in disks.all() {
-            let (shelf, closed) = (shelf.clone(), Arc::clone(&volume.closed));
-            let (tasks, runtime) = (self.tasks.clone(), self.common.runtime.clone());
+        let Backend::Disks(disks) = &volume.backend else { return };
+        for volume_disk in disks.all() {
+            let (volume_disk, closed) = (volume_disk.clone(), Arc::clone(&volume.closed));
+            let (tasks, runtime) = (self.tasks.clone(), self.shared.runtime.clone());
             let end = self.end.clone();
             let scan = move || {
-                if !shelf.scan(&closed) {
+                if !volume_disk.scan(&closed) {
                     return;
                 }
-                // What a process left that died a moment ago would stay until the next scan, if any.
+                // Drafts of a process that died a moment ago would stay until the next scan, if
+                // there is one.
                 let later = async move {
-                    if end.run_until_cancelled(sleep(LEFT_BEHIND)).await.is_some() {
-                        let cleared = spawn_blocking(move || shelf.clear_drafts(&closed));
+                    if end.run_until_cancelled(sleep(STALE_AFTER)).await.is_some() {
+                        let cleared =
+                            spawn_blocking(move || volume_disk.remove_stale_drafts(&closed));
                         let _ = cleared.await;
                     }
                 };
                 tasks.spawn_on(later, &runtime);
             };
-            self.tasks.spawn_blocking_on(scan, &self.common.runtime);
+            self.tasks.spawn_blocking_on(scan, &self.shared.runtime);
         }
     }
 
-    fn next_area(&self) -> AreaId {
-        AreaId(self.next_area.fetch_add(1, Ordering::Relaxed))
+    fn next_account(&self) -> AccountId {
+        AccountId(self.next_account.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -327,7 +321,7 @@ impl Drop for Cache {
     }
 }
 
-fn open_disks(options: &CacheOptions, space: &Arc<dyn Space>) -> Vec<Option<Arc<Disk>>> {
+fn open_disks(options: &CacheOptions, space: &Arc<dyn SpaceSource>) -> Vec<Option<Arc<Disk>>> {
     let files = Arc::new(OpenFiles::new());
     let open = |dir: &std::path::PathBuf| {
         let disk = Disk::open(dir.clone(), options, Arc::clone(space), Arc::clone(&files));

@@ -1,62 +1,52 @@
-//! What the cache is asked to be, in the words of JuiceFS's mount options.
+//! Options of the cache, as in JuiceFS's mount options.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::eviction::Eviction;
 use super::glob;
 use crate::chunk::Budget;
 use crate::error::{Error, Result};
 
-/// Memory for blocks if no directory can be used.
+/// Size of the cache in memory if no directory can be used.
 pub(super) const FALLBACK_SIZE: u64 = 100 << 20;
 
 #[derive(Debug, Clone)]
 pub struct CacheOptions {
-    /// Where blocks lie; none keeps them in memory.
+    /// Cache directories; empty caches in memory.
     pub dirs: Vec<PathBuf>,
-    /// Bytes, over all directories. 0 keeps nothing.
+    /// Bytes, over all directories. 0 caches nothing.
     pub size: u64,
-    /// Blocks, over all directories; 0 is as many as fit.
+    /// Blocks, over all directories. 0 is no limit.
     pub items: u64,
-    /// The part of a disk, in bytes and in inodes, that stays free.
+    /// The fraction of a disk, in bytes and in inodes, that stays free.
     pub free_ratio: f32,
-    /// Of the files.
+    /// Mode of new files.
     pub mode: u32,
     pub eviction: Eviction,
     pub checksum: Checksum,
-    /// Between two looks at what really lies on the disk; 0 looks once.
+    /// Time between two scans of the disks. 0 scans once.
     pub scan_interval: Duration,
-    /// Blocks that nobody used for that long are dropped; 0 keeps them.
+    /// Blocks not used for this long are dropped. 0 never drops them.
     pub expire: Duration,
-    /// Blocks being staged at the same time; 0 is without limit.
+    /// Blocks staged at the same time. 0 is no limit.
     pub max_stage_write: usize,
-    /// What blocks in memory, if they are kept there, are counted in: they take an eighth of it at most.
+    /// The budget for a cache in memory, which takes at most an eighth of it.
     pub memory: Option<Arc<Budget>>,
 }
 
-/// Which block makes room for another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Eviction {
-    /// The one of two random ones that was not used for longer.
-    #[default]
-    TwoRandom,
-    /// The one that was not used for longest.
-    Lru,
-    /// None: what is new is dropped.
-    None,
-}
-
-/// How much of a file is checked when a part of it is read. Files have checksums unless `None`.
+/// How much of a file is verified when a part of it is read. Files have checksums unless this is
+/// `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Checksum {
     None,
-    /// Only if the whole block is read.
+    /// Verifies only reads of the whole block.
     Full,
-    /// The segments that lie within what is read.
+    /// Verifies the segments that lie within the range.
     Shrink,
-    /// All that is read, and to the ends of the segments.
+    /// Extends the range to whole segments and verifies all of them.
     #[default]
     Extend,
 }
@@ -80,8 +70,8 @@ impl Default for CacheOptions {
 }
 
 impl CacheOptions {
-    /// The defaults with the directories of `--cache-dir`: `memory`, or paths and patterns of paths
-    /// with `:` (or, if there is none, `,`) between them. Looks at the file system for patterns.
+    /// Returns the defaults with the directories of `--cache-dir`: `memory`, or paths and patterns
+    /// separated by `:` (or by `,` if there is no `:`). Reads the file system to expand patterns.
     pub fn parse(dirs: &str) -> Result<Self> {
         let mut options = Self::default();
         if dirs.trim() == "memory" {
@@ -94,7 +84,7 @@ impl CacheOptions {
         if options.dirs.is_empty() {
             return Err(Error::bad_input(format!("cache-dir {dirs:?} names no directory")));
         }
-        // The order decides where older clients have put a block.
+        // The order determines where older clients stored a block.
         options.dirs.sort();
         options.dirs.dedup();
         Ok(options)
@@ -119,23 +109,6 @@ impl CacheOptions {
     }
 }
 
-impl FromStr for Eviction {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Ok(match text {
-            "2-random" => Self::TwoRandom,
-            "lru" => Self::Lru,
-            "none" => Self::None,
-            _ => {
-                return Err(Error::bad_input(format!(
-                    "cache-eviction {text:?} is none of 2-random, lru, none"
-                )));
-            }
-        })
-    }
-}
-
 impl FromStr for Checksum {
     type Err = Error;
 
@@ -147,7 +120,7 @@ impl FromStr for Checksum {
             "extend" => Self::Extend,
             _ => {
                 return Err(Error::bad_input(format!(
-                    "verify-cache-checksum {text:?} is none of none, full, shrink, extend"
+                    "verify-cache-checksum {text:?} is not one of none, full, shrink, extend"
                 )));
             }
         })
@@ -168,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_make_no_sense_are_refused_by_name() {
+    fn invalid_options_are_refused_by_name() {
         let refused = |text: &str| CacheOptions::parse(text).is_err();
         assert!(refused("") && refused(":"));
         let ok = CacheOptions::parse("/a").unwrap();

@@ -1,9 +1,9 @@
-//! Whose a directory of the cache is.
+//! Ownership of cache directories.
 //!
-//! A volume's directory is named by its UUID, and the UUID is whatever the volume's metadata says. Where
+//! The directory of a volume is named by the volume's UUID, and the metadata can claim any UUID. If
 //! volumes of several owners share a cache, a directory therefore also names its owner, in the file
-//! `.owner`: another owner with the same UUID gets a directory of its own, and never reads, writes or
-//! uploads what lies in the first.
+//! `.owner`. Another owner with the same UUID gets a directory of its own, and never reads, writes
+//! or uploads blocks of the first.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,28 +12,28 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use super::file::{Modes, make_dirs};
+use super::block_file::{Modes, make_dirs};
 use crate::error::{Error, Result};
 
-/// Says whose the directory is.
+/// The file that names the owner of a directory.
 const FILE: &str = ".owner";
-/// An owner is a digest in hexadecimal digits; whatever is longer is none.
+/// An owner is a digest in hexadecimal; longer content is not an owner.
 const MAX_OWNER: u64 = 256;
-/// Digits of the owner in the name of a directory of its own.
+/// Digits of the owner in the name of a separate directory.
 const DIGITS: usize = 16;
 
-/// Who uses a part of the cache.
+/// The owner of a volume's part of the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheOwner {
-    /// Equal for equal owners: a digest of what the volume is known by beside its UUID.
+    /// Identifies the owner: a digest of the volume's identity besides its UUID.
     pub id: String,
-    /// Whether a directory that names no owner, such as one of another client, is taken over with
-    /// all that lies in it.
+    /// Whether to take over directories without an owner, such as those of another client, with all
+    /// their blocks.
     pub takes_unowned: bool,
 }
 
-/// The directory of a volume below `dir` for an owner; made and marked if it is missing. Without an
-/// owner it is the one that is named by the UUID, whoever's it is.
+/// Returns the directory of a volume below `dir` for an owner, creating and claiming it if needed.
+/// Without an owner, it is the one named by the UUID, whoever owns it.
 pub fn directory(
     dir: &Path,
     uuid: &str,
@@ -55,11 +55,11 @@ pub fn directory(
     if claim(&own, &owner.id, modes)? {
         return Ok(own);
     }
-    Err(io::Error::new(ErrorKind::PermissionDenied, "it belongs to another owner"))
+    Err(io::Error::new(ErrorKind::PermissionDenied, "the directory belongs to another owner"))
 }
 
-/// Refuses a volume whose blocks, not uploaded yet, may lie in a directory without an owner: with
-/// another directory in its place they would be forgotten.
+/// Refuses a volume if a directory without an owner may hold blocks of it that are not uploaded
+/// yet: with another directory in its place, they would be lost.
 pub fn check_staged(dir: &Path, uuid: &str, owner: Option<&CacheOwner>) -> Result<()> {
     let Some(owner) = owner else { return Ok(()) };
     let root = dir.join(uuid);
@@ -73,7 +73,7 @@ pub fn check_staged(dir: &Path, uuid: &str, owner: Option<&CacheOwner>) -> Resul
              client that wrote them upload them, or start the driver with --take-over-cache",
             root.display()
         ))),
-        // What cannot be looked at cannot be used either, and is told by whoever opens it.
+        // A directory that cannot be read cannot be used either; opening it reports that.
         _ => Ok(()),
     }
 }
@@ -86,7 +86,7 @@ fn holds_blocks(root: &Path) -> io::Result<bool> {
     Ok(has_files(&root.join("raw"))? || has_files(&staging(root))?)
 }
 
-/// Whether a file lies in the tree. Looks at as much of it as it needs to.
+/// Whether a directory tree contains a file. Stops at the first one.
 fn has_files(tree: &Path) -> io::Result<bool> {
     let mut dirs = vec![tree.to_owned()];
     while let Some(dir) = dirs.pop() {
@@ -115,10 +115,10 @@ fn read(root: &Path) -> io::Result<Option<String>> {
     Ok(Some(owner))
 }
 
-/// Marks the directory, unless somebody else has. Whether it is the owner's then.
+/// Claims the directory unless another owner has. Returns whether it belongs to `owner` then.
 fn claim(root: &Path, owner: &str, modes: Modes) -> io::Result<bool> {
     make_dirs(root, modes)?;
-    // By a name of its own first, so that nobody reads half of it.
+    // Written under another name first, so that no reader sees a part of it.
     let draft = root.join(format!("{FILE}.{}.tmp", Uuid::new_v4()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     let marked = file

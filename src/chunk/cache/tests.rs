@@ -1,9 +1,9 @@
-//! The cache through its interface, on real directories.
+//! Tests of the cache through its interface, on real directories.
 
+mod blocks;
 mod damage;
 mod dirs;
-mod failing;
-mod keeping;
+mod failures;
 mod limits;
 mod owners;
 mod sharing;
@@ -18,35 +18,35 @@ use bytes::Bytes;
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
-use super::space::{Room, Space};
+use super::disk::free_space::{DiskSpace, SpaceSource};
 use super::{Cache, CacheOptions, Checksum, Eviction, VolumeCache};
 use crate::chunk::{BlockKey, Layout};
 use crate::slice::SliceId;
 
 pub const LAYOUT: Layout = Layout { block_size: 1 << 20, hash_prefix: false };
 pub const UUID: &str = "0c4f3a4e-9d3e-4f0c-8d51-d5c0de8f7a11";
-/// For what must happen; far longer than it takes.
+/// Timeout for things that must happen; far longer than they take.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A cache in a folder of its own.
+/// A cache in a temporary directory.
 pub struct Scene {
     pub folder: TempDir,
     pub cache: Arc<Cache>,
     pub volume: Arc<VolumeCache>,
-    pub room: Arc<FakeRoom>,
+    pub room: Arc<FakeSpace>,
 }
 
-/// A disk that is as large and as full as a test wants.
-pub struct FakeRoom(pub Mutex<Room>);
+/// A disk of a size and usage that the test sets.
+pub struct FakeSpace(pub Mutex<DiskSpace>);
 
-impl Space for FakeRoom {
-    fn room(&self, _: &Path) -> std::io::Result<Room> {
+impl SpaceSource for FakeSpace {
+    fn disk_space(&self, _: &Path) -> std::io::Result<DiskSpace> {
         Ok(*self.0.lock().unwrap())
     }
 }
 
-pub const VAST: Room =
-    Room { bytes: 1 << 50, free_bytes: 1 << 49, inodes: 1 << 40, free_inodes: 1 << 39 };
+pub const VAST: DiskSpace =
+    DiskSpace { bytes: 1 << 50, free_bytes: 1 << 49, inodes: 1 << 40, free_inodes: 1 << 39 };
 
 impl Scene {
     pub async fn new(change: impl FnOnce(&mut CacheOptions)) -> Self {
@@ -56,13 +56,13 @@ impl Scene {
     pub async fn within(folder: TempDir, change: impl FnOnce(&mut CacheOptions)) -> Self {
         let mut options = options(folder.path());
         change(&mut options);
-        let room = Arc::new(FakeRoom(Mutex::new(VAST)));
+        let room = Arc::new(FakeSpace(Mutex::new(VAST)));
         let cache = Cache::open_with(options, room.clone()).await.unwrap();
         let volume = cache.volume(UUID, LAYOUT, None).unwrap();
         Self { folder, cache, volume, room }
     }
 
-    /// Everything is written; a new process comes.
+    /// Closes the cache, after all writes, and opens it as a new process.
     pub async fn reopen(self, change: impl FnOnce(&mut CacheOptions)) -> Self {
         let Self { folder, cache, volume, .. } = self;
         cache.close().await;
@@ -70,7 +70,7 @@ impl Scene {
         Self::within(folder, change).await
     }
 
-    /// Where a block lies, with one directory.
+    /// Returns the path of a block's file, with one directory.
     pub fn path(&self, block: BlockKey) -> PathBuf {
         cached_path(self.folder.path(), block)
     }
@@ -86,17 +86,19 @@ impl Scene {
     }
 
     pub async fn settle(&self) {
-        until(|| self.cache.disks.iter().flatten().all(|disk| disk.books().pending.is_idle()))
-            .await;
+        until(|| {
+            self.cache.disks.iter().flatten().all(|disk| disk.lock_state().write_queue.is_idle())
+        })
+        .await;
     }
 
     /// Waits until the first scan is over.
     pub async fn scanned(&self) {
         until(|| {
             let disks = self.cache.disks.iter().flatten();
-            let mut areas =
-                disks.flat_map(|disk| disk.areas().into_iter().map(move |area| (disk, area)));
-            areas.all(|(disk, area)| disk.books().ledger.is_complete(area.id))
+            let mut volume_dirs =
+                disks.flat_map(|disk| disk.volume_dirs().into_iter().map(move |dir| (disk, dir)));
+            volume_dirs.all(|(disk, dir)| disk.lock_state().accounting.is_complete(dir.id))
         })
         .await;
     }
@@ -124,19 +126,19 @@ pub fn block(slice: u64, size: u32) -> BlockKey {
     BlockKey { slice: SliceId(slice), index: 0, size }
 }
 
-/// Bytes that differ from place to place and from block to block.
+/// Returns a body that depends on the block and the offset.
 pub fn body(block: BlockKey) -> Bytes {
     let seed = block.slice.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let byte = |i: u32| (seed.wrapping_add(u64::from(i) * u64::from(i)) >> 7).to_le_bytes()[0];
     (0..block.size).map(byte).collect()
 }
 
-/// Waits for something that must come.
+/// Waits until `ready` returns true.
 pub async fn until(mut ready: impl FnMut() -> bool) {
     let waiting = async {
         while !ready() {
             sleep(Duration::from_millis(2)).await;
         }
     };
-    timeout(PATIENCE, waiting).await.expect("it did not come");
+    timeout(PATIENCE, waiting).await.expect("it did not happen in time");
 }

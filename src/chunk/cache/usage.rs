@@ -1,21 +1,21 @@
-//! What the cache of a volume holds and has done, for metrics.
+//! Usage and counters of a volume's cache, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus::{Histogram, HistogramOpts, exponential_buckets};
 
-/// A volume's part of the cache at one moment. The names are those of JuiceFS's metrics.
+/// A snapshot of a volume's part of the cache. The names are those of JuiceFS's metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheUsage {
-    /// Cached blocks: on disk, staged, and on their way to it.
+    /// Cached blocks: on disk, staged, and waiting to be written.
     pub blocks: u64,
     pub bytes: u64,
     pub hits: u64,
     pub hit_bytes: u64,
     pub miss: u64,
     pub miss_bytes: u64,
-    /// Blocks that the disk was too slow or too full for.
+    /// Blocks dropped because the disk was too slow or too full.
     pub drops: u64,
     pub evicts: u64,
     pub writes: u64,
@@ -26,13 +26,13 @@ pub struct CacheUsage {
     pub staging_write_bytes: u64,
     /// Blocks being staged right now.
     pub staging_writing_blocks: u64,
-    /// Bytes in memory, waiting for the disk or kept there.
+    /// Bytes in memory: waiting to be written, or cached there.
     pub memory_bytes: u64,
-    /// Staged blocks take room that is needed: they should be uploaded soon.
+    /// Whether staged blocks take room that is needed, so that they should be uploaded soon.
     pub is_short: bool,
 }
 
-/// What has happened so far.
+/// Counters of all events so far.
 #[derive(Debug, Default)]
 pub struct Counters {
     hits: AtomicU64,
@@ -45,19 +45,19 @@ pub struct Counters {
     write_bytes: AtomicU64,
     staging_write_bytes: AtomicU64,
     staging_writing_blocks: AtomicU64,
-    times: Times,
+    latencies: Latencies,
 }
 
-/// How long reads and writes took.
+/// Histograms of the duration of reads and writes.
 #[derive(Debug)]
-pub struct Times {
+pub struct Latencies {
     pub reads: Option<Histogram>,
     pub writes: Option<Histogram>,
 }
 
-impl Default for Times {
+impl Default for Latencies {
     fn default() -> Self {
-        // Names and buckets are right, so there are both.
+        // Cannot fail: the names and the buckets are valid.
         let histogram = |name: &str, help: &str| {
             let buckets = exponential_buckets(0.000_01, 2.0, 20).ok()?;
             Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets)).ok()
@@ -73,7 +73,7 @@ impl Counters {
     pub fn hit(&self, bytes: usize, took: Duration) {
         add(&self.hits, 1);
         add(&self.hit_bytes, bytes as u64);
-        observe(self.times.reads.as_ref(), took);
+        observe(self.latencies.reads.as_ref(), took);
     }
 
     pub fn miss(&self, bytes: u32) {
@@ -92,24 +92,24 @@ impl Counters {
     pub fn written(&self, bytes: usize, took: Duration) {
         add(&self.writes, 1);
         add(&self.write_bytes, bytes as u64);
-        observe(self.times.writes.as_ref(), took);
+        observe(self.latencies.writes.as_ref(), took);
     }
 
-    pub fn times(&self) -> &Times {
-        &self.times
+    pub fn latencies(&self) -> &Latencies {
+        &self.latencies
     }
 
-    /// Counts a block that is being staged until the answer is dropped.
+    /// Counts a block as being staged until the returned guard is dropped.
     pub fn staging(&self) -> impl Drop {
         add(&self.staging_writing_blocks, 1);
-        Staging(self)
+        StagingGuard(self)
     }
 
     pub fn staged(&self, bytes: usize) {
         add(&self.staging_write_bytes, bytes as u64);
     }
 
-    /// Everything that is counted; the rest is for the caller to fill in.
+    /// Returns all counters; the caller fills in the rest.
     pub fn usage(&self) -> CacheUsage {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CacheUsage {
@@ -128,9 +128,9 @@ impl Counters {
     }
 }
 
-struct Staging<'a>(&'a Counters);
+struct StagingGuard<'a>(&'a Counters);
 
-impl Drop for Staging<'_> {
+impl Drop for StagingGuard<'_> {
     fn drop(&mut self) {
         self.0.staging_writing_blocks.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! The cache as one volume sees it: which disk has a block, and what was counted.
+//! The cache of one volume: finds the disk of a block, and counts hits and misses.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,42 +8,42 @@ use std::time::Instant;
 use bytes::Bytes;
 use tokio::task::spawn_blocking;
 
-use super::Common;
-use super::health::State;
-use super::ledger::AreaId;
+use super::Shared;
+use super::accounting::AccountId;
+use super::hash_ring::{HashRing, legacy_owner};
 use super::memory::Memory;
-use super::removal::Removal;
-use super::ring::{Ring, legacy_owner};
-use super::shelf::{Known, Shelf};
-use super::usage::{CacheUsage, Counters, Times};
+use super::usage::{CacheUsage, Counters, Latencies};
+use crate::chunk::cache::disk::health::HealthState;
+use crate::chunk::cache::disk::removal_queue::Removal;
+use crate::chunk::cache::disk::volume_disk::{Lookup, VolumeDisk};
 use crate::chunk::{BlockKey, Layout};
 use crate::error::{Error, Result, joined};
 use crate::sync::RwLock;
 
 /// The part of one volume in a [`super::Cache`].
 pub struct VolumeCache {
-    pub(super) common: Arc<Common>,
+    pub(super) shared: Arc<Shared>,
     pub(super) layout: Layout,
     pub(super) counters: Arc<Counters>,
-    pub(super) place: Place,
-    /// Ends the scans that belong to it.
+    pub(super) backend: Backend,
+    /// Ends the scans of this volume.
     pub(super) closed: Arc<AtomicBool>,
 }
 
-/// Where its blocks are.
-pub(super) enum Place {
+/// Where the blocks are.
+pub(super) enum Backend {
     Disks(Disks),
-    Memory(Arc<Memory>, AreaId),
+    Memory(Arc<Memory>, AccountId),
 }
 
-/// A shelf on each disk, in the order of the directories; none where it could not be opened.
+/// One [`VolumeDisk`] per directory, in order; `None` if it could not be opened.
 pub(super) struct Disks {
-    shelves: Vec<Option<Shelf>>,
-    ring: RwLock<Ring>,
+    volume_disks: Vec<Option<VolumeDisk>>,
+    ring: RwLock<HashRing>,
 }
 
 impl VolumeCache {
-    /// Bytes `range` of a block if it is cached and sound; none is a miss.
+    /// Reads bytes `range` of a block. Returns `None` if it is not cached or is damaged.
     pub async fn read(&self, block: BlockKey, range: Range<u32>) -> Option<Bytes> {
         let (begun, length) = (Instant::now(), range.end.saturating_sub(range.start));
         let read = self.find(block, range).await;
@@ -54,21 +54,21 @@ impl VolumeCache {
         read
     }
 
-    /// As [`VolumeCache::read`], if it can be answered without waiting: from memory, or from an
-    /// open file that the page cache has. None also means that `read` may find it.
+    /// Reads as [`VolumeCache::read`] does, without waiting: from memory, or from an open file in
+    /// the page cache. After `None`, `read` may still find the block.
     pub fn read_now(&self, block: BlockKey, range: Range<u32>) -> Option<Bytes> {
         if !fits(block, &range) {
             return None;
         }
         let begun = Instant::now();
-        let read = match &self.place {
-            Place::Memory(memory, area) => memory.read(*area, block, &range),
-            Place::Disks(disks) => {
-                let shelf = disks.owner(self.key(block))?;
-                match shelf.locate(block) {
-                    Known::Body(body) => Some(cut(&body, &range)),
-                    Known::OnDisk | Known::Perhaps => shelf.read_now(block, &range),
-                    Known::Missing => None,
+        let read = match &self.backend {
+            Backend::Memory(memory, id) => memory.read(*id, block, &range),
+            Backend::Disks(disks) => {
+                let volume_disk = disks.owner(self.key(block))?;
+                match volume_disk.locate(block) {
+                    Lookup::Pending(body) => Some(cut(&body, &range)),
+                    Lookup::OnDisk | Lookup::Unknown => volume_disk.read_now(block, &range),
+                    Lookup::Missing => None,
                 }
             }
         };
@@ -78,65 +78,65 @@ impl VolumeCache {
         read
     }
 
-    /// Takes a block to be kept. Never waits: if the disk cannot follow, the block is dropped.
+    /// Caches a block. Never waits: if the disk is too slow, the block is dropped.
     pub fn put(&self, block: BlockKey, body: Bytes) {
-        if body.is_empty() || body.len() != block.size as usize || self.common.is_closed() {
+        if body.is_empty() || body.len() != block.size as usize || self.shared.is_closed() {
             return;
         }
-        match &self.place {
-            Place::Memory(memory, area) => memory.put(*area, block, &body, &self.counters),
-            Place::Disks(disks) => match disks.owner(self.key(block)) {
-                Some(shelf) => {
-                    shelf.put(block, body, self.common.max_pending, &self.common.runtime);
+        match &self.backend {
+            Backend::Memory(memory, id) => memory.put(*id, block, &body, &self.counters),
+            Backend::Disks(disks) => match disks.owner(self.key(block)) {
+                Some(volume_disk) => {
+                    volume_disk.put(block, body, self.shared.max_pending, &self.shared.runtime);
                 }
                 None => self.counters.dropped(),
             },
         }
     }
 
-    /// Whether the block is known to be cached. While the first scan runs, one that is there may
-    /// not be known yet.
+    /// Whether the block is known to be cached. Until the first scan ends, a cached block may not
+    /// be known yet.
     pub fn contains(&self, block: BlockKey) -> bool {
-        match &self.place {
-            Place::Memory(memory, area) => memory.contains(*area, block),
-            Place::Disks(disks) => {
-                disks.candidates(self.key(block)).any(|shelf| shelf.knows(block))
+        match &self.backend {
+            Backend::Memory(memory, id) => memory.contains(*id, block),
+            Backend::Disks(disks) => {
+                disks.candidates(self.key(block)).any(|volume_disk| volume_disk.knows(block))
             }
         }
     }
 
-    /// Where a block is known to be cached: the volume's directory on that disk, or `memory`.
-    pub fn place_of(&self, block: BlockKey) -> Option<String> {
-        match &self.place {
-            Place::Memory(memory, area) => {
-                memory.contains(*area, block).then(|| "memory".to_owned())
-            }
-            Place::Disks(disks) => {
-                let shelf = disks.candidates(self.key(block)).find(|shelf| shelf.knows(block))?;
-                Some(shelf.area.root().display().to_string())
+    /// Returns where a block is known to be cached: the volume's directory on a disk, or `memory`.
+    pub fn location_of(&self, block: BlockKey) -> Option<String> {
+        match &self.backend {
+            Backend::Memory(memory, id) => memory.contains(*id, block).then(|| "memory".to_owned()),
+            Backend::Disks(disks) => {
+                let volume_disk = disks
+                    .candidates(self.key(block))
+                    .find(|volume_disk| volume_disk.knows(block))?;
+                Some(volume_disk.dir.root().display().to_string())
             }
         }
     }
 
-    /// Forgets a block that the volume no longer has, staged or not.
+    /// Removes a block that the volume no longer has, staged or not.
     pub fn remove(&self, block: BlockKey) {
-        match &self.place {
-            Place::Memory(memory, area) => memory.remove(*area, block),
-            Place::Disks(disks) => {
-                let shelves = disks.candidates(self.key(block)).cloned();
-                let forgotten = shelves.map(|shelf| {
-                    let staged = shelf.forget(block);
-                    (shelf, staged)
+        match &self.backend {
+            Backend::Memory(memory, id) => memory.remove(*id, block),
+            Backend::Disks(disks) => {
+                let volume_disks = disks.candidates(self.key(block)).cloned();
+                let forgotten = volume_disks.map(|volume_disk| {
+                    let staged = volume_disk.forget(block);
+                    (volume_disk, staged)
                 });
-                let removal = Removal { block, shelves: forgotten.collect() };
-                let Common { removals, tasks, runtime, .. } = &*self.common;
-                removals.add(removal, tasks, runtime);
+                let removal = Removal { block, volume_disks: forgotten.collect() };
+                let Shared { removal_queue, tasks, runtime, .. } = &*self.shared;
+                removal_queue.add(removal, tasks, runtime);
             }
         }
     }
 
-    /// Writeback: when this returns, the block is on disk and survives a crash of the machine. If
-    /// it cannot be, the caller uploads it at once.
+    /// Stages a block (writeback). On success, the block is on disk and survives a crash of the
+    /// machine. After an error, the caller uploads it at once.
     pub async fn stage(&self, block: BlockKey, body: &Bytes, tier: u8) -> Result<()> {
         let key = self.layout.key(block);
         let refused = |cause: &str| Error::Storage {
@@ -146,44 +146,47 @@ impl VolumeCache {
             cause: cause.to_owned(),
         };
         if body.is_empty() || body.len() != block.size as usize {
-            return Err(refused("its length is not that of the block"));
+            return Err(refused("the body does not have the length of the block"));
         }
-        let Place::Disks(disks) = &self.place else {
+        let Backend::Disks(disks) = &self.backend else {
             return Err(refused("the cache is in memory"));
         };
-        let shelf = disks.owner(self.key(block)).ok_or_else(|| refused("no disk is left"))?.clone();
-        if let Some(cause) = shelf.refuses_staging() {
+        let volume_disk =
+            disks.owner(self.key(block)).ok_or_else(|| refused("no disk is usable"))?.clone();
+        if let Some(cause) = volume_disk.refuses_staging() {
             return Err(refused(cause));
         }
-        let common = Arc::clone(&self.common);
-        let Some(_place) = common.staging.enter(common.max_stage_write) else {
+        let shared = Arc::clone(&self.shared);
+        let Some(_place) = shared.staging_limit.enter(shared.max_stage_write) else {
             return Err(refused("too many blocks are being staged"));
         };
         let _counted = self.counters.staging();
         let body = body.clone();
-        let staged = spawn_blocking(move || shelf.stage(block, &body, tier));
+        let staged = spawn_blocking(move || volume_disk.stage(block, &body, tier));
         joined("staging a block", staged).await
     }
 
-    /// Blocks staged and not uploaded, with their tiers, as the disks have them; those of earlier
-    /// runs included.
+    /// Returns all blocks that are staged and not uploaded, with their tiers, as found on the
+    /// disks. Includes those of earlier runs.
     pub async fn staged(&self) -> Vec<(BlockKey, u8)> {
-        let Place::Disks(disks) = &self.place else { return Vec::new() };
+        let Backend::Disks(disks) = &self.backend else { return Vec::new() };
         let mut all = Vec::new();
-        for shelf in disks.all() {
-            let (shelf, closed) = (shelf.clone(), Arc::clone(&self.closed));
-            all.extend(spawn_blocking(move || shelf.staged(&closed)).await.unwrap_or_default());
+        for volume_disk in disks.all() {
+            let (volume_disk, closed) = (volume_disk.clone(), Arc::clone(&self.closed));
+            all.extend(
+                spawn_blocking(move || volume_disk.staged(&closed)).await.unwrap_or_default(),
+            );
         }
         all
     }
 
-    /// A staged block, checked, and its tier.
+    /// Reads a staged block and its tier, and verifies it.
     pub async fn read_staged(&self, block: BlockKey) -> Result<(Bytes, u8)> {
-        let shelves = self.shelves(block);
+        let volume_disks = self.volume_disks(block);
         let read = spawn_blocking(move || {
             let mut outcome = Err(Error::NotFound);
-            for shelf in shelves {
-                outcome = shelf.read_staged(block);
+            for volume_disk in volume_disks {
+                outcome = volume_disk.read_staged(block);
                 if !matches!(outcome, Err(Error::NotFound)) {
                     break;
                 }
@@ -193,82 +196,85 @@ impl VolumeCache {
         joined("reading a staged block", read).await
     }
 
-    /// The block is in the bucket: no longer staged, still cached.
+    /// Marks a block as uploaded: no longer staged, still cached.
     pub async fn unstage(&self, block: BlockKey) {
-        let shelves = self.shelves(block);
+        let volume_disks = self.volume_disks(block);
         let unstaging = spawn_blocking(move || {
-            let _ = shelves.iter().any(|shelf| shelf.unstage(block));
+            let _ = volume_disks.iter().any(|volume_disk| volume_disk.unstage(block));
         });
-        // If this process ends before, the block is uploaded once more.
+        // If this process ends first, the block is uploaded once more.
         let _ = unstaging.await;
     }
 
-    /// How long reads and writes took.
-    pub(in crate::chunk) fn times(&self) -> &Times {
-        self.counters.times()
+    /// Returns the histograms of the duration of reads and writes.
+    pub(in crate::chunk) fn latencies(&self) -> &Latencies {
+        self.counters.latencies()
     }
 
     pub fn usage(&self) -> CacheUsage {
         let mut usage = self.counters.usage();
-        match &self.place {
-            Place::Memory(memory, area) => {
-                let holding = memory.holding(*area);
-                (usage.blocks, usage.bytes) = (holding.blocks, holding.bytes);
-                usage.memory_bytes = holding.bytes;
+        match &self.backend {
+            Backend::Memory(memory, id) => {
+                let held = memory.usage(*id);
+                (usage.blocks, usage.bytes) = (held.blocks, held.bytes);
+                usage.memory_bytes = held.bytes;
             }
-            Place::Disks(disks) => {
-                for shelf in disks.all() {
-                    let books = shelf.disk.books();
-                    let holding = books.ledger.holding(shelf.area.id);
-                    let (blocks, bytes) = books.pending.holding(shelf.area.id);
-                    usage.blocks += holding.blocks + blocks;
-                    usage.bytes += holding.bytes + bytes;
+            Backend::Disks(disks) => {
+                for volume_disk in disks.all() {
+                    let state = volume_disk.disk.lock_state();
+                    let held = state.accounting.usage(volume_disk.dir.id);
+                    let (blocks, bytes) = state.write_queue.usage(volume_disk.dir.id);
+                    usage.blocks += held.blocks + blocks;
+                    usage.bytes += held.bytes + bytes;
                     usage.memory_bytes += bytes;
-                    usage.staging_blocks += holding.staged_blocks;
-                    usage.staging_block_bytes += holding.staged_bytes;
-                    usage.is_short |= shelf.disk.is_full();
+                    usage.staging_blocks += held.staged_blocks;
+                    usage.staging_block_bytes += held.staged_bytes;
+                    usage.is_short |= volume_disk.disk.is_full();
                 }
             }
         }
         usage
     }
 
-    /// Bounds what it may take when others need room; disks have equal parts of it.
+    /// Limits what the volume may take when others need room, in equal parts on all disks.
     pub(in crate::chunk) fn set_share(&self, share: Option<u64>) {
-        match &self.place {
-            Place::Memory(memory, area) => memory.set_share(*area, share),
-            Place::Disks(disks) => {
+        match &self.backend {
+            Backend::Memory(memory, id) => memory.set_share(*id, share),
+            Backend::Disks(disks) => {
                 let count = disks.all().count().max(1) as u64;
-                for shelf in disks.all() {
+                for volume_disk in disks.all() {
                     let part = share.map(|share| share / count);
-                    shelf.disk.books().ledger.set_share(shelf.area.id, part);
+                    volume_disk.disk.lock_state().accounting.set_share(volume_disk.dir.id, part);
                 }
             }
         }
     }
 
-    /// The number of the directory that a block belongs to.
+    /// Returns the number of the directory that a block belongs to.
     #[cfg(test)]
-    pub(super) fn shelf_number(&self, block: BlockKey) -> Option<usize> {
-        let Place::Disks(disks) = &self.place else { return None };
-        let owner = disks.owner(self.key(block))?.area.id;
-        disks.shelves.iter().position(|shelf| shelf.as_ref().is_some_and(|s| s.area.id == owner))
+    pub(super) fn disk_number(&self, block: BlockKey) -> Option<usize> {
+        let Backend::Disks(disks) = &self.backend else { return None };
+        let owner = disks.owner(self.key(block))?.dir.id;
+        disks
+            .volume_disks
+            .iter()
+            .position(|volume_disk| volume_disk.as_ref().is_some_and(|s| s.dir.id == owner))
     }
 
     async fn find(&self, block: BlockKey, range: Range<u32>) -> Option<Bytes> {
         if !fits(block, &range) {
             return None;
         }
-        let disks = match &self.place {
-            Place::Memory(memory, area) => return memory.read(*area, block, &range),
-            Place::Disks(disks) => disks,
+        let disks = match &self.backend {
+            Backend::Memory(memory, id) => return memory.read(*id, block, &range),
+            Backend::Disks(disks) => disks,
         };
-        let shelves: Vec<Shelf> = disks.candidates(self.key(block)).cloned().collect();
-        for shelf in shelves {
-            let read = match shelf.locate(block) {
-                Known::Body(body) => Some(cut(&body, &range)),
-                Known::OnDisk | Known::Perhaps => shelf.read(block, range.clone()).await,
-                Known::Missing => None,
+        let volume_disks: Vec<VolumeDisk> = disks.candidates(self.key(block)).cloned().collect();
+        for volume_disk in volume_disks {
+            let read = match volume_disk.locate(block) {
+                Lookup::Pending(body) => Some(cut(&body, &range)),
+                Lookup::OnDisk | Lookup::Unknown => volume_disk.read(block, range.clone()).await,
+                Lookup::Missing => None,
             };
             if read.is_some() {
                 return read;
@@ -277,30 +283,30 @@ impl VolumeCache {
         None
     }
 
-    /// The name of a block, for where it matters.
+    /// Returns the key of a block, computed only when needed.
     fn key(&self, block: BlockKey) -> impl Fn() -> String + Copy {
         let layout = self.layout;
         move || layout.key(block)
     }
 
-    /// Every disk, the one that should have the block first.
-    fn shelves(&self, block: BlockKey) -> Vec<Shelf> {
-        let Place::Disks(disks) = &self.place else { return Vec::new() };
-        let owner = disks.owner(self.key(block)).map(|shelf| shelf.area.id);
-        let mut shelves: Vec<Shelf> = disks.all().cloned().collect();
-        shelves.sort_by_key(|shelf| Some(shelf.area.id) != owner);
-        shelves
+    /// Returns every disk, starting with the one that the block belongs to.
+    fn volume_disks(&self, block: BlockKey) -> Vec<VolumeDisk> {
+        let Backend::Disks(disks) = &self.backend else { return Vec::new() };
+        let owner = disks.owner(self.key(block)).map(|volume_disk| volume_disk.dir.id);
+        let mut volume_disks: Vec<VolumeDisk> = disks.all().cloned().collect();
+        volume_disks.sort_by_key(|volume_disk| Some(volume_disk.dir.id) != owner);
+        volume_disks
     }
 }
 
 impl Drop for VolumeCache {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::Relaxed);
-        match &self.place {
-            Place::Memory(memory, area) => memory.close(*area),
-            Place::Disks(disks) => {
-                for shelf in disks.all() {
-                    shelf.disk.remove(shelf.area.id);
+        match &self.backend {
+            Backend::Memory(memory, id) => memory.close(*id),
+            Backend::Disks(disks) => {
+                for volume_disk in disks.all() {
+                    volume_disk.disk.remove(volume_disk.dir.id);
                 }
             }
         }
@@ -308,53 +314,57 @@ impl Drop for VolumeCache {
 }
 
 impl Disks {
-    pub fn new(shelves: Vec<Option<Shelf>>) -> Self {
-        let disks = Self { shelves, ring: RwLock::default() };
+    pub fn new(volume_disks: Vec<Option<VolumeDisk>>) -> Self {
+        let disks = Self { volume_disks, ring: RwLock::default() };
         disks.build_ring();
         disks
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &Shelf> {
-        self.shelves.iter().flatten()
+    pub fn all(&self) -> impl Iterator<Item = &VolumeDisk> {
+        self.volume_disks.iter().flatten()
     }
 
-    /// The disk that a block belongs to.
-    fn owner(&self, key: impl Fn() -> String) -> Option<&Shelf> {
-        if let [only] = &self.shelves[..] {
-            return only.as_ref().filter(|shelf| shelf.disk.state() != State::Down);
+    /// Returns the disk that a block belongs to.
+    fn owner(&self, key: impl Fn() -> String) -> Option<&VolumeDisk> {
+        if let [only] = &self.volume_disks[..] {
+            return only
+                .as_ref()
+                .filter(|volume_disk| volume_disk.disk.health_state() != HealthState::Down);
         }
         let key = key();
         loop {
             let ring = self.ring.read();
             let number = ring.owner(&key)?;
             drop(ring);
-            let shelf = self.shelves[number].as_ref()?;
-            if shelf.disk.state() != State::Down {
-                return Some(shelf);
+            let volume_disk = self.volume_disks[number].as_ref()?;
+            if volume_disk.disk.health_state() != HealthState::Down {
+                return Some(volume_disk);
             }
             self.build_ring();
         }
     }
 
-    /// Where a block may be: where it belongs, then where an older client has put it.
-    fn candidates(&self, key: impl Fn() -> String + Copy) -> impl Iterator<Item = &Shelf> {
+    /// Returns the disks where a block may be: where it belongs, then where an older client stored
+    /// it.
+    fn candidates(&self, key: impl Fn() -> String + Copy) -> impl Iterator<Item = &VolumeDisk> {
         let owner = self.owner(key);
-        let legacy = match &self.shelves[..] {
-            // Also if it is given up: what is staged there is nowhere else.
+        let legacy = match &self.volume_disks[..] {
+            // Even if the disk is down: staged blocks on it are nowhere else.
             [only] => only.as_ref(),
             several => several[legacy_owner(&key(), several.len())].as_ref(),
         };
-        let other =
-            legacy.filter(|legacy| owner.is_none_or(|owner| owner.area.id != legacy.area.id));
+        let other = legacy.filter(|legacy| owner.is_none_or(|owner| owner.dir.id != legacy.dir.id));
         owner.into_iter().chain(other)
     }
 
     fn build_ring(&self) {
-        let usable = self.shelves.iter().enumerate().filter_map(|(number, shelf)| {
-            let shelf = shelf.as_ref().filter(|shelf| shelf.disk.state() != State::Down)?;
-            Some((number, shelf.area.lock.as_str()))
+        let usable = self.volume_disks.iter().enumerate().filter_map(|(number, volume_disk)| {
+            let volume_disk = volume_disk
+                .as_ref()
+                .filter(|volume_disk| volume_disk.disk.health_state() != HealthState::Down)?;
+            Some((number, volume_disk.dir.lock.as_str()))
         });
-        let ring = Ring::new(&usable.collect::<Vec<_>>());
+        let ring = HashRing::new(&usable.collect::<Vec<_>>());
         *self.ring.write() = ring;
     }
 }

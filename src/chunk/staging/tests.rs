@@ -6,16 +6,16 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::chunk::testing::{
-    BLOCK, LAYOUT, Probe, body, cache_in, content, parts, slice, until, within, write,
+    BLOCK, LAYOUT, TestBucket, body, cache_in, config, content, slice, until, within, write,
 };
-use crate::chunk::{Cache, Fragment, Options, Parts, Store};
+use crate::chunk::{Cache, Options, SliceRange, Store, StoreConfig};
 use crate::slice::{SliceId, SliceSize};
 
 const HOUR: Duration = Duration::from_hours(1);
 
 struct Scene {
     folder: TempDir,
-    probe: Arc<Probe>,
+    bucket: Arc<TestBucket>,
     volume: Arc<VolumeCache>,
     store: Arc<Store>,
     _cache: Arc<Cache>,
@@ -23,20 +23,25 @@ struct Scene {
 
 impl Scene {
     async fn new(writeback: Writeback) -> Self {
-        Self::within(tempfile::tempdir().unwrap(), Probe::new(), Some(writeback)).await
+        Self::within(tempfile::tempdir().unwrap(), TestBucket::new(), Some(writeback)).await
     }
 
-    async fn within(folder: TempDir, probe: Arc<Probe>, writeback: Option<Writeback>) -> Self {
+    async fn within(
+        folder: TempDir,
+        bucket: Arc<TestBucket>,
+        writeback: Option<Writeback>,
+    ) -> Self {
         let (cache, volume) = cache_in(folder.path()).await;
         let options = Options { writeback, ..Options::default() };
-        let store = Store::open(Parts { cache: Some(volume.clone()), options, ..parts(&probe) });
-        Self { folder, probe, volume, store, _cache: cache }
+        let store =
+            Store::open(StoreConfig { cache: Some(volume.clone()), options, ..config(&bucket) });
+        Self { folder, bucket, volume, store, _cache: cache }
     }
 
-    /// The process is killed, and another one comes.
+    /// Kills the process and starts another one.
     async fn restart(self, writeback: Option<Writeback>) -> Self {
-        let Self { folder, probe, .. } = self;
-        Self::within(folder, probe, writeback).await
+        let Self { folder, bucket, .. } = self;
+        Self::within(folder, bucket, writeback).await
     }
 
     async fn write(&self, slice: SliceSize) {
@@ -59,39 +64,39 @@ fn delayed(delay: Duration) -> Writeback {
 #[tokio::test]
 async fn a_staged_slice_is_stored_before_it_is_in_the_bucket() {
     let scene = Scene::new(Writeback::default()).await;
-    scene.probe.hold();
+    scene.bucket.hold();
     let one = slice(5, 2 * BLOCK + 100);
     scene.write(one).await;
-    assert!(scene.probe.is_empty().await);
+    assert!(scene.bucket.is_empty().await);
     assert!(scene.read(one).await == content(one));
-    scene.probe.release();
+    scene.bucket.release();
     within("flushing", scene.store.flush_staged()).await.unwrap();
-    assert!(scene.probe.has(one).await);
+    assert!(scene.bucket.has(one).await);
     assert_eq!(scene.staged().await, 0);
 }
 
 #[tokio::test]
-async fn what_a_killed_process_staged_is_uploaded_by_the_next() {
+async fn blocks_staged_by_a_killed_process_are_uploaded_by_the_next() {
     let scene = Scene::new(delayed(HOUR)).await;
     let one = slice(5, 2 * BLOCK + 100);
     scene.write(one).await;
-    assert_eq!((scene.staged().await, scene.probe.puts()), (3, 0));
+    assert_eq!((scene.staged().await, scene.bucket.puts()), (3, 0));
     let scene = scene.restart(Some(delayed(HOUR))).await;
-    until("uploads", || scene.probe.puts() == 3).await;
+    until("uploads", || scene.bucket.puts() == 3).await;
     within("flushing", scene.store.flush_staged()).await.unwrap();
-    assert!(scene.probe.has(one).await);
+    assert!(scene.bucket.has(one).await);
     assert_eq!(scene.staged().await, 0);
 }
 
 #[tokio::test]
-async fn leftovers_are_uploaded_without_writeback_too() {
+async fn staged_blocks_of_an_earlier_run_are_uploaded_without_writeback_too() {
     let scene = Scene::new(delayed(HOUR)).await;
     scene.write(slice(5, 100)).await;
     let scene = scene.restart(None).await;
-    until("the upload", || scene.probe.puts() == 1).await;
-    // And what is written now is not staged.
+    until("the upload", || scene.bucket.puts() == 1).await;
+    // New blocks are not staged.
     scene.write(slice(6, 100)).await;
-    assert!(scene.probe.has(slice(6, 100)).await);
+    assert!(scene.bucket.has(slice(6, 100)).await);
 }
 
 #[tokio::test]
@@ -100,7 +105,7 @@ async fn a_block_that_is_only_staged_is_read() {
     let one = slice(5, BLOCK);
     scene.write(one).await;
     for range in [0..one.size, 100..200] {
-        // The cache may evict what is staged; only the staged file stays then.
+        // Eviction leaves only the staged file.
         scene.store.evict(one, 0..one.size);
         let raw = scene.folder.path().join("a-volume/raw").join(LAYOUT.key(LAYOUT.block(one, 0)));
         let _ = fs::remove_file(raw);
@@ -108,22 +113,22 @@ async fn a_block_that_is_only_staged_is_read() {
         let read = scene_store.read(one, range.clone()).await.unwrap().concat();
         assert!(read == content(one)[range.start as usize..range.end as usize]);
     }
-    assert_eq!(scene.probe.puts(), 0);
+    assert_eq!(scene.bucket.puts(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_block_goes_when_its_time_has_come() {
+async fn a_delayed_block_is_uploaded_when_it_is_due() {
     let scene = Scene::new(delayed(HOUR)).await;
     scene.write(slice(5, 100)).await;
     sleep(Duration::from_mins(59)).await;
-    assert_eq!(scene.probe.puts(), 0);
+    assert_eq!(scene.bucket.puts(), 0);
     sleep(Duration::from_mins(2)).await;
-    until("the upload", || scene.probe.puts() == 1).await;
+    until("the upload", || scene.bucket.puts() == 1).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn blocks_go_in_the_hours_of_uploading_only() {
-    let (folder, probe) = (tempfile::tempdir().unwrap(), Probe::new());
+async fn blocks_are_uploaded_only_in_the_upload_hours() {
+    let (folder, bucket) = (tempfile::tempdir().unwrap(), TestBucket::new());
     let (_cache, volume) = cache_in(folder.path()).await;
     let hour = Arc::new(AtomicU32::new(12));
     let clock = hour.clone();
@@ -132,48 +137,48 @@ async fn blocks_go_in_the_hours_of_uploading_only() {
     let staging =
         Staging::with_clock(volume.clone(), Some(rules), move || clock.load(Ordering::Relaxed));
     let cache = Some(volume);
-    let parts = Parts { cache, options, ..parts(&probe) };
-    let store = Store::with_staging(parts, Some(Arc::new(staging)));
+    let config = StoreConfig { cache, options, ..config(&bucket) };
+    let store = Store::with_staging(config, Some(Arc::new(staging)));
     write(&store, slice(5, 100)).finish().await.unwrap();
     sleep(HOUR).await;
-    assert_eq!(probe.puts(), 0);
+    assert_eq!(bucket.puts(), 0);
     hour.store(22, Ordering::Relaxed);
     sleep(Duration::from_secs(61)).await;
-    until("the upload", || probe.puts() == 1).await;
+    until("the upload", || bucket.puts() == 1).await;
 }
 
 #[tokio::test]
-async fn flushing_does_not_wait_for_the_time() {
+async fn a_flush_ignores_the_delay() {
     let scene = Scene::new(delayed(HOUR)).await;
     scene.write(slice(5, 3 * BLOCK)).await;
     within("flushing", scene.store.flush_staged()).await.unwrap();
-    assert!(scene.probe.has(slice(5, 3 * BLOCK)).await);
+    assert!(scene.bucket.has(slice(5, 3 * BLOCK)).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_bucket_is_tried_again_with_growing_pauses() {
+async fn failed_uploads_are_retried_with_growing_delays() {
     let scene = Scene::new(Writeback::default()).await;
-    scene.probe.fail(true);
+    scene.bucket.fail(true);
     scene.write(slice(5, 100)).await;
     sleep(HOUR).await;
-    let tries = scene.probe.puts();
+    let tries = scene.bucket.puts();
     assert!((60..=70).contains(&tries), "{tries}");
     assert_eq!(scene.staged().await, 1);
-    scene.probe.fail(false);
+    scene.bucket.fail(false);
     within("flushing", scene.store.flush_staged()).await.unwrap();
-    assert!(scene.probe.has(slice(5, 100)).await);
+    assert!(scene.bucket.has(slice(5, 100)).await);
 }
 
 #[tokio::test]
-async fn what_cannot_be_staged_is_uploaded_directly() {
-    let probe = Probe::new();
-    // Nothing can be staged in memory.
+async fn blocks_that_cannot_be_staged_are_uploaded_directly() {
+    let bucket = TestBucket::new();
+    // A cache in memory stages nothing.
     let cache = Cache::open(crate::chunk::CacheOptions::default()).await.unwrap();
     let volume = cache.volume("a-volume", LAYOUT, None).unwrap();
     let options = Options { writeback: Some(Writeback::default()), ..Options::default() };
-    let store = Store::open(Parts { cache: Some(volume), options, ..parts(&probe) });
+    let store = Store::open(StoreConfig { cache: Some(volume), options, ..config(&bucket) });
     write(&store, slice(5, 2 * BLOCK)).finish().await.unwrap();
-    assert!(probe.has(slice(5, 2 * BLOCK)).await);
+    assert!(bucket.has(slice(5, 2 * BLOCK)).await);
     assert_eq!(store.staging.as_ref().unwrap().errors(), 2);
 }
 
@@ -182,7 +187,7 @@ async fn only_blocks_below_the_threshold_are_staged() {
     let writeback = Writeback { threshold: Some(BLOCK), ..delayed(HOUR) };
     let scene = Scene::new(writeback).await;
     scene.write(slice(5, BLOCK + 100)).await;
-    assert_eq!((scene.staged().await, scene.probe.puts()), (1, 1));
+    assert_eq!((scene.staged().await, scene.bucket.puts()), (1, 1));
 }
 
 #[tokio::test]
@@ -191,65 +196,65 @@ async fn a_slice_that_is_removed_while_it_is_staged_is_never_uploaded() {
     scene.write(slice(5, 2 * BLOCK)).await;
     scene.store.remove(slice(5, 2 * BLOCK)).await.unwrap();
     within("flushing", scene.store.flush_staged()).await.unwrap();
-    assert_eq!(scene.probe.puts(), 0);
+    assert_eq!(scene.bucket.puts(), 0);
     assert_eq!(scene.staged().await, 0);
 }
 
 #[tokio::test]
-async fn a_slice_that_is_removed_while_it_goes_up_leaves_nothing() {
+async fn a_slice_that_is_removed_during_its_upload_leaves_no_object() {
     let scene = Scene::new(Writeback::default()).await;
-    scene.probe.hold();
+    scene.bucket.hold();
     let one = slice(5, 100);
     scene.write(one).await;
-    until("the upload", || scene.probe.puts() == 1).await;
-    // As if the request to delete overtook the one to write.
+    until("the upload", || scene.bucket.puts() == 1).await;
+    // As if the delete request overtook the write request.
     let (removed, ()) = tokio::join!(scene.store.remove(one), async {
         while scene.store.staging.as_ref().unwrap().contains(LAYOUT.block(one, 0)) {
             tokio::task::yield_now().await;
         }
-        scene.probe.release();
+        scene.bucket.release();
     });
     removed.unwrap();
     within("closing", scene.store.close()).await;
-    assert!(scene.probe.is_empty().await);
+    assert!(scene.bucket.is_empty().await);
 }
 
 #[tokio::test]
-async fn an_aborted_slice_is_not_staged_any_more() {
+async fn an_aborted_slice_is_no_longer_staged() {
     let scene = Scene::new(delayed(HOUR)).await;
     let mut upload = write(&scene.store, slice(5, 100));
     upload.finish().await.unwrap();
     upload.abort().await.unwrap();
     within("flushing", scene.store.flush_staged()).await.unwrap();
-    assert_eq!(scene.probe.puts(), 0);
+    assert_eq!(scene.bucket.puts(), 0);
 }
 
 #[tokio::test]
-async fn a_rewritten_slice_is_never_staged() {
+async fn a_compacted_slice_is_never_staged() {
     let scene = Scene::new(delayed(HOUR)).await;
     let one = slice(5, 100);
     scene.write(one).await;
-    let fragments = [Fragment { slice: one, off: 0, len: 100 }];
-    scene.store.rewrite(&fragments, SliceId(9), 0).await.unwrap();
-    assert_eq!((scene.staged().await, scene.probe.puts()), (1, 1));
+    let ranges = [SliceRange { slice: one, range: 0..100 }];
+    scene.store.compact(&ranges, SliceId(9), 0).await.unwrap();
+    assert_eq!((scene.staged().await, scene.bucket.puts()), (1, 1));
     assert!(scene.read(slice(9, 100)).await == body(LAYOUT.block(one, 0)));
 }
 
 #[tokio::test]
-async fn a_closed_store_leaves_what_is_staged_to_the_next() {
+async fn a_closed_store_leaves_staged_blocks_to_the_next() {
     let scene = Scene::new(delayed(HOUR)).await;
     scene.write(slice(5, 100)).await;
     within("closing", scene.store.close()).await;
-    assert_eq!((scene.staged().await, scene.probe.puts()), (1, 0));
+    assert_eq!((scene.staged().await, scene.bucket.puts()), (1, 0));
 }
 
 #[tokio::test]
-async fn a_block_that_another_process_has_uploaded_is_settled() {
+async fn a_block_that_another_process_has_uploaded_leaves_the_queue() {
     let scene = Scene::new(delayed(HOUR)).await;
     let one = slice(5, 100);
     scene.write(one).await;
-    scene.probe.fill(one).await;
+    scene.bucket.fill(one).await;
     scene.volume.unstage(LAYOUT.block(one, 0)).await;
     within("flushing", scene.store.flush_staged()).await.unwrap();
-    assert_eq!(scene.probe.puts(), 0);
+    assert_eq!(scene.bucket.puts(), 0);
 }

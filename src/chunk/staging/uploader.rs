@@ -1,4 +1,4 @@
-//! The uploader of staged blocks: one task that hands out turns as blocks become due.
+//! The uploader of staged blocks: one task that starts uploads as blocks become due.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -9,25 +9,26 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, warn};
 
 use super::Staging;
-use crate::chunk::bucket::UploadTurn;
+use crate::chunk::bucket::UploadPermit;
 use crate::chunk::{BlockKey, Reserved, Store};
 use crate::error::Error;
 
-/// How often it looks whether the hours of uploading have begun.
+/// How often to check whether the upload hours have begun.
 const HOURS_CHECK: Duration = Duration::from_mins(1);
 
-/// A block in memory and what it takes there.
-pub struct Loaded {
+/// A block in memory with its reservation.
+pub struct LoadedBlock {
     pub body: Bytes,
     pub tier: u8,
     pub reserved: Option<Reserved>,
 }
 
 impl Staging {
-    /// Uploads what is due, for as long as the store lives. Starts with what an earlier run has left.
+    /// Uploads blocks as they become due, as long as the store exists. Starts with those that an
+    /// earlier run left.
     pub(in crate::chunk) async fn run(self: Arc<Self>, store: Weak<Store>) {
         for (block, _) in self.cache.staged().await {
-            self.list.add_leftover(block);
+            self.queue.add_leftover(block);
         }
         self.is_listed.store(true, Ordering::Release);
         self.changed.notify_waiters();
@@ -38,7 +39,7 @@ impl Staging {
             match self.due() {
                 Some((due, block)) if due <= Instant::now() => {
                     let Some(store) = store.upgrade() else { return };
-                    store.begin_staged(&self, block).await;
+                    store.start_upload(&self, block).await;
                 }
                 Some((due, _)) => tokio::select! {
                     () = sleep_until(due) => {}
@@ -50,53 +51,54 @@ impl Staging {
     }
 
     /// Takes over a block that has just been staged and is still in memory. It is uploaded from
-    /// there if that can begin at once; otherwise its memory is not held any longer.
-    pub(in crate::chunk) fn admit(
+    /// memory if that can start at once; otherwise its memory is released.
+    pub(in crate::chunk) fn take_over(
         self: &Arc<Self>,
         store: &Arc<Store>,
         block: BlockKey,
-        loaded: Loaded,
+        loaded: LoadedBlock,
     ) {
         let at_once = self.rules.as_ref().is_some_and(|rules| rules.delay.is_zero());
-        let turn = if at_once && self.is_open() { store.bucket.try_upload_turn() } else { None };
-        if let Some(turn) = turn {
-            self.list.add_begun(block);
+        let permit =
+            if at_once && self.may_upload() { store.bucket.try_upload_permit() } else { None };
+        if let Some(permit) = permit {
+            self.queue.add_uploading(block);
             let (staging, own) = (Arc::clone(self), Arc::clone(store));
-            store.work(async move { own.upload_staged(&staging, block, loaded, turn).await });
+            store.spawn(async move { own.upload_staged(&staging, block, loaded, permit).await });
         } else {
-            self.list.add(block);
+            self.queue.add(block);
             self.changed.notify_waiters();
         }
     }
 
-    /// What is to be done next, and when.
+    /// Returns the next block to upload, and when.
     fn due(&self) -> Option<(Instant, BlockKey)> {
-        let (due, block) = self.list.first()?;
-        let due = if self.is_open() { due } else { due.max(Instant::now() + HOURS_CHECK) };
+        let (due, block) = self.queue.first()?;
+        let due = if self.may_upload() { due } else { due.max(Instant::now() + HOURS_CHECK) };
         Some((due, block))
     }
 }
 
 impl Store {
-    /// Loads a staged block and starts its upload as soon as there is a turn.
+    /// Loads a staged block and starts its upload as soon as there is a permit.
     ///
-    /// Memory comes before the turn, as with every upload: who has a turn never waits for memory, so
-    /// turns always end, and with them what is waiting in memory.
-    async fn begin_staged(self: &Arc<Self>, staging: &Arc<Staging>, block: BlockKey) {
+    /// Memory is reserved before the permit, as for every upload: a holder of a permit never waits
+    /// for memory, so permits are always returned, and with them the memory of waiting uploads.
+    async fn start_upload(self: &Arc<Self>, staging: &Arc<Staging>, block: BlockKey) {
         let reserved = self.budget.reserve(block.size as usize).await;
-        let turn = self.bucket.upload_turn().await;
-        // It may have been removed while this waited.
-        let Some(since) = staging.list.begin(block) else { return };
-        staging.began(since);
+        let permit = self.bucket.upload_permit().await;
+        // The block may have been discarded during the wait.
+        let Some(since) = staging.queue.start_upload(block) else { return };
+        staging.add_delay(since);
         let (staging, own) = (Arc::clone(staging), Arc::clone(self));
-        self.work(async move {
+        self.spawn(async move {
             match staging.cache.read_staged(block).await {
                 Ok((body, tier)) => {
-                    let loaded = Loaded { body, tier, reserved: Some(reserved) };
-                    own.upload_staged(&staging, block, loaded, turn).await;
+                    let loaded = LoadedBlock { body, tier, reserved: Some(reserved) };
+                    own.upload_staged(&staging, block, loaded, permit).await;
                 }
-                Err(Error::NotFound) => own.settle_vanished(&staging, block).await,
-                Err(error) => staging.put_back(block, &error),
+                Err(Error::NotFound) => own.handle_missing(&staging, block).await,
+                Err(error) => staging.retry_later(block, &error),
             }
         });
     }
@@ -105,47 +107,47 @@ impl Store {
         &self,
         staging: &Staging,
         block: BlockKey,
-        loaded: Loaded,
-        turn: UploadTurn,
+        loaded: LoadedBlock,
+        permit: UploadPermit,
     ) {
-        let outcome = self.bucket.put(&turn, block, loaded.body, loaded.tier).await;
-        drop((turn, loaded.reserved));
+        let outcome = self.bucket.put(&permit, block, loaded.body, loaded.tier).await;
+        drop((permit, loaded.reserved));
         match outcome {
-            Err(error) => staging.put_back(block, &error),
+            Err(error) => staging.retry_later(block, &error),
             Ok(()) if staging.contains(block) => {
                 staging.cache.unstage(block).await;
                 staging.forget(block);
             }
-            // Removed meanwhile, perhaps before its object was there to be deleted.
+            // Discarded meanwhile, perhaps before its object existed.
             Ok(()) => {
                 if let Err(error) = self.bucket.delete(block).await {
-                    warn!(slice = block.slice.0, %error, "the object of a removed block stays");
+                    warn!(slice = block.slice.0, %error, "cannot delete the object of a discarded block");
                 }
             }
         }
     }
 
-    /// A block that was staged and is not there: another process with the same cache may have
-    /// uploaded it.
-    async fn settle_vanished(&self, staging: &Staging, block: BlockKey) {
+    /// Handles a block that was staged and is no longer on disk: another process with the same
+    /// cache may have uploaded it.
+    async fn handle_missing(&self, staging: &Staging, block: BlockKey) {
         match self.bucket.contains(block).await {
             Ok(true) => staging.forget(block),
             Ok(false) => {
                 let key = self.layout().key(block);
-                error!(key, "a staged block is gone from the disk and is not in the bucket");
+                error!(key, "a staged block is lost: it is neither on disk nor in the bucket");
                 staging.forget(block);
             }
-            Err(error) => staging.put_back(block, &error),
+            Err(error) => staging.retry_later(block, &error),
         }
     }
 }
 
 impl Staging {
-    fn put_back(&self, block: BlockKey, error: &Error) {
-        if self.list.failed(block) {
-            warn!(slice = block.slice.0, index = block.index, %error, "a staged block has to wait");
+    fn retry_later(&self, block: BlockKey, error: &Error) {
+        if self.queue.failed(block) {
+            warn!(slice = block.slice.0, index = block.index, %error, "cannot upload a staged block; will retry");
         } else {
-            debug!(slice = block.slice.0, index = block.index, %error, "a staged block has to wait");
+            debug!(slice = block.slice.0, index = block.index, %error, "cannot upload a staged block; will retry");
         }
         self.changed.notify_waiters();
     }

@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 use url::Url;
 
 use super::address::{Address, DEFAULT_REGION, Lookup, Service};
-use super::credentials::Source;
+use super::credentials::CredentialSource;
 use super::failure::Failure;
 use super::http;
 use super::proxy::Proxies;
@@ -30,7 +30,7 @@ const REGIONS: [&str; 2] = [DEFAULT_REGION, "cn-north-1"];
 
 pub struct Connection {
     http: SharedHttpClient,
-    source: Source,
+    source: CredentialSource,
     /// For those who know the credentials of this machine. What the address of a bucket says about
     /// trust and proxies is not for them: whoever wrote it would get to see the credentials.
     providers: SharedHttpClient,
@@ -46,21 +46,21 @@ impl Connection {
         if let Some(host) = url.host_str() {
             policy.check_host(host)?;
         }
-        let source = Source::of(spec, service, env);
+        let source = CredentialSource::of(spec, service, env);
         let tls = address.tls.config(OPTIONS, policy)?;
-        let http = http::client(&url, tls, Proxies::of_env(env), policy)?;
+        let http = http::client(&url, tls, Proxies::from_env(env), policy)?;
         let providers = match &source {
-            Source::Platform => {
+            CredentialSource::Platform => {
                 let own = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
                 let open = Policy::unrestricted();
                 http::client(
                     &url,
                     TlsFiles::default().config(OPTIONS, &open)?,
-                    Proxies::of_env(&own),
+                    Proxies::from_env(&own),
                     &open,
                 )?
             }
-            Source::Given(_) | Source::Anonymous => http.clone(),
+            CredentialSource::Given(_) | CredentialSource::Anonymous => http.clone(),
         };
         Ok(Self {
             http,

@@ -36,14 +36,14 @@ const PLATFORM: [&str; 3] = [
 ];
 
 /// Where the keys come from.
-pub enum Source {
+pub enum CredentialSource {
     Given(Credentials),
     /// Looked for when first needed, and again when they expire.
     Platform,
     Anonymous,
 }
 
-impl Source {
+impl CredentialSource {
     pub fn of(spec: &Spec, service: Service, env: Lookup<'_>) -> Self {
         if spec.access_key == ANONYMOUS {
             return Self::Anonymous;

@@ -55,7 +55,7 @@ impl Failure {
 }
 
 /// What a server said, without the number that it gave the request: the same each time.
-pub fn without_request(cause: &str) -> &str {
+pub fn without_request_id(cause: &str) -> &str {
     cause.rsplit_once(&format!(", {REQUEST}")).map_or(cause, |(said, _)| said)
 }
 
@@ -108,11 +108,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_without_its_request_is_the_same_each_time() {
+    fn a_cause_without_its_request_is_without_variable_parts() {
         assert_eq!(
-            without_request("AccessDenied, no, status 403, request 1A"),
+            without_request_id("AccessDenied, no, status 403, request 1A"),
             "AccessDenied, no, status 403"
         );
-        assert_eq!(without_request("timed out"), "timed out");
+        assert_eq!(without_request_id("timed out"), "timed out");
     }
 }

@@ -20,9 +20,9 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
 use tokio::sync::Semaphore;
 
-use super::bounds::Bound;
+use super::connector::{ProxyConnector, Resolver, TcpConnector};
 use super::proxy::{Proxies, Proxy};
-use super::via::{Resolver, TcpConnector, Via};
+use super::response_limit::ResponseLimit;
 use crate::descriptors;
 use crate::error::{Error, Result};
 use crate::policy::Policy;
@@ -56,7 +56,7 @@ pub fn client(
         .map_err(|error| Error::BadInput(format!("address of the bucket: {error}")))?;
     proxies.of(&uri).map_err(Error::BadInput)?;
     let proxies = Arc::new(proxies);
-    let via = Via {
+    let via = ProxyConnector {
         tls: secured(tcp.clone(), tls.clone()),
         tcp,
         proxies: Arc::clone(&proxies),
@@ -73,7 +73,7 @@ pub fn client(
     let pool = SharedHttpConnector::new(Pool {
         client,
         proxies,
-        turns: Arc::new(Semaphore::new(connections)),
+        permits: Arc::new(Semaphore::new(connections)),
     });
     Ok(http_client_fn(move |_, _| pool.clone()))
 }
@@ -88,10 +88,10 @@ fn secured<C>(inner: C, tls: ClientConfig) -> HttpsConnector<C> {
 
 /// Connections that are kept for the next request.
 struct Pool {
-    client: Client<HttpsConnector<Via>, SdkBody>,
+    client: Client<HttpsConnector<ProxyConnector>, SdkBody>,
     proxies: Arc<Proxies>,
     /// For as many as may be on their way: each has a connection until its answer has ended.
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Pool {
@@ -121,17 +121,18 @@ impl HttpConnector for Pool {
             request.headers_mut().insert(PROXY_AUTHORIZATION, authorization.clone());
         }
         let (method, uri) = (request.method().clone(), request.uri().clone());
-        let (client, turns) = (self.client.clone(), Arc::clone(&self.turns));
+        let (client, permits) = (self.client.clone(), Arc::clone(&self.permits));
         HttpConnectorFuture::new(async move {
             // Never closed, so an error cannot be.
-            let turn = turns.acquire_owned().await.ok();
+            let permit = permits.acquire_owned().await.ok();
             let answer = client.request(request).await.map_err(|error| failure(&error))?;
             if let Some(proxy) = proxy.filter(|_| is_of_proxy(&answer)) {
                 let what = format!("through {proxy}: {}", answer.status());
                 return Err(ConnectorError::io(what.into()));
             }
-            let answer =
-                Bound::of(&method, &uri, &answer).bind(answer, turn).map_err(ConnectorError::io)?;
+            let answer = ResponseLimit::of(&method, &uri, &answer)
+                .bind(answer, permit)
+                .map_err(ConnectorError::io)?;
             HttpResponse::try_from(answer.map(SdkBody::from_body_1_x))
                 .map_err(|error| ConnectorError::other(error.into(), None))
         })

@@ -45,7 +45,7 @@ enum Exemption {
 }
 
 impl Proxies {
-    pub fn of_env(env: Lookup<'_>) -> Self {
+    pub fn from_env(env: Lookup<'_>) -> Self {
         let first = |names: [&str; 2]| {
             names.iter().find_map(|name| env(name).map(|value| ((*name).to_owned(), value)))
         };

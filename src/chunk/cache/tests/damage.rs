@@ -1,11 +1,11 @@
-//! Files that are not what they should be are misses, and go.
+//! Damaged files are misses and are removed.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 
 use super::*;
 
-/// Changes a byte of a kept block's file and answers whether the whole block is still read.
+/// Changes a byte of a cached block's file. Returns whether the whole block can still be read.
 async fn survives(scene: &Scene, block: BlockKey, at: u64) -> bool {
     let file = OpenOptions::new().read(true).write(true).open(scene.path(block)).unwrap();
     let mut byte = [0];
@@ -17,11 +17,11 @@ async fn survives(scene: &Scene, block: BlockKey, at: u64) -> bool {
 }
 
 #[tokio::test]
-async fn a_changed_byte_anywhere_is_a_miss_and_the_file_goes() {
+async fn a_changed_byte_anywhere_is_a_miss_and_the_file_is_removed() {
     let scene = Scene::new(|_| ()).await;
     scene.scanned().await;
     let size = 70_000;
-    // First and last byte of each segment, and of each checksum.
+    // First and last byte of each segment and of each checksum.
     let data = [0, 32_767, 32_768, 65_535, 65_536, 69_999];
     let checksums = (70_000..70_012).step_by(3);
     for (slice, at) in (1..).zip(data.into_iter().chain(checksums)) {
@@ -35,7 +35,7 @@ async fn a_changed_byte_anywhere_is_a_miss_and_the_file_goes() {
 }
 
 #[tokio::test]
-async fn a_part_that_is_sound_is_served_though_another_is_not() {
+async fn an_intact_part_is_served_although_another_is_damaged() {
     let scene = Scene::new(|_| ()).await;
     let block = block(1, 70_000);
     scene.keep(block, &body(block)).await;
@@ -46,7 +46,7 @@ async fn a_part_that_is_sound_is_served_though_another_is_not() {
 }
 
 #[tokio::test]
-async fn an_open_file_that_is_damaged_is_not_answered_at_once_either() {
+async fn read_now_does_not_serve_a_damaged_open_file_either() {
     let scene = Scene::new(|_| ()).await;
     let block = block(1, 70_000);
     scene.keep(block, &body(block)).await;
@@ -72,7 +72,7 @@ async fn a_file_of_any_other_length_is_a_miss() {
         assert!(!scene.path(block).exists(), "{length} bytes");
         scene.keep(block, &body(block)).await;
     }
-    // All of the data and nothing else: a file without checksums.
+    // The data and nothing else: a file without checksums.
     fs::remove_file(scene.path(block)).unwrap();
     fs::write(scene.path(block), &whole[..70_000]).unwrap();
     scene.cache.disks[0].as_ref().unwrap().files.close_removed();
@@ -80,7 +80,7 @@ async fn a_file_of_any_other_length_is_a_miss() {
 }
 
 #[tokio::test]
-async fn a_damaged_footer_costs_the_tier_and_nothing_else() {
+async fn a_damaged_footer_only_loses_the_tier() {
     let scene = Scene::new(|_| ()).await;
     let block = block(1, 40_000);
     scene.volume.stage(block, &body(block), 3).await.unwrap();
@@ -103,7 +103,7 @@ async fn a_damaged_staged_block_is_an_error_and_is_kept() {
 }
 
 #[tokio::test]
-async fn a_directory_in_the_place_of_a_file_is_a_miss() {
+async fn a_directory_in_place_of_a_file_is_a_miss() {
     let scene = Scene::new(|_| ()).await;
     let block = block(1, 100);
     fs::create_dir_all(scene.path(block)).unwrap();

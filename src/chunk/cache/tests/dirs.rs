@@ -3,14 +3,14 @@
 use std::fs;
 
 use super::*;
-use crate::chunk::cache::ring::legacy_owner;
+use crate::chunk::cache::hash_ring::legacy_owner;
 
 fn three(options: &mut CacheOptions) {
     let parent = options.dirs[0].parent().unwrap().to_owned();
     options.dirs = ["a", "b", "c"].map(|name| parent.join(name)).into();
 }
 
-/// In which of three directories a block lies.
+/// Returns which of three directories hold a block.
 fn found_in(scene: &Scene, block: BlockKey) -> Vec<usize> {
     let dirs = ["a", "b", "c"].map(|name| scene.folder.path().join(name).join(UUID).join("raw"));
     (0..3).filter(|number| dirs[*number].join(LAYOUT.key(block)).exists()).collect()
@@ -33,13 +33,13 @@ async fn blocks_are_spread_over_the_directories_and_found_again() {
 }
 
 #[tokio::test]
-async fn a_block_where_an_older_client_put_it_is_found() {
+async fn a_block_stored_by_an_older_client_is_found() {
     let scene = Scene::new(three).await;
     scene.scanned().await;
     let moved = (1..1000).map(|slice| block(slice, 1000)).find(|candidate| {
         scene.volume.put(*candidate, body(*candidate));
         let legacy = legacy_owner(&LAYOUT.key(*candidate), 3);
-        scene.volume.shelf_number(*candidate) != Some(legacy)
+        scene.volume.disk_number(*candidate) != Some(legacy)
     });
     let moved = moved.unwrap();
     scene.settle().await;
@@ -57,7 +57,7 @@ async fn a_block_where_an_older_client_put_it_is_found() {
 }
 
 #[tokio::test]
-async fn the_lock_file_names_the_directory_for_good() {
+async fn the_lock_file_keeps_the_id_of_the_directory() {
     let scene = Scene::new(|_| ()).await;
     let lock = scene.folder.path().join("cache").join(UUID).join(".lock");
     let id = fs::read_to_string(&lock).unwrap();
@@ -70,7 +70,7 @@ async fn the_lock_file_names_the_directory_for_good() {
 }
 
 #[tokio::test]
-async fn a_directory_that_cannot_be_used_is_left_out() {
+async fn a_directory_that_cannot_be_used_is_skipped() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("b"), "a file").unwrap();
     let scene = Scene::within(folder, three).await;
@@ -82,7 +82,7 @@ async fn a_directory_that_cannot_be_used_is_left_out() {
 }
 
 #[tokio::test]
-async fn without_a_directory_that_works_blocks_are_kept_in_memory() {
+async fn without_a_usable_directory_blocks_are_cached_in_memory() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("cache"), "a file").unwrap();
     let scene = Scene::within(folder, |_| ()).await;
@@ -102,7 +102,7 @@ async fn files_and_directories_have_the_modes_of_the_go_client() {
 }
 
 #[tokio::test]
-async fn a_volume_that_is_opened_twice_is_one() {
+async fn opening_a_volume_twice_returns_the_same_cache() {
     let scene = Scene::new(|_| ()).await;
     let again = scene.cache.volume(UUID, LAYOUT, Some(5)).unwrap();
     assert!(Arc::ptr_eq(&again, &scene.volume));

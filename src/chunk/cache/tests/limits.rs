@@ -1,10 +1,10 @@
-//! The cache stays within its limits, and gives way in the right order.
+//! The limits of the cache, and the order of eviction.
 
 use std::fs;
 
 use super::*;
 use crate::chunk::Budget;
-use crate::chunk::cache::shelf::write_pending;
+use crate::chunk::cache::disk::volume_disk::write_pending;
 
 const SIZE: u32 = 10_000;
 const COST: u64 = 14_096;
@@ -17,7 +17,7 @@ impl Scene {
         self.settle().await;
     }
 
-    /// Files of blocks on the disk.
+    /// Counts the block files on the disk.
     fn files(&self) -> u64 {
         fn count(dir: &Path) -> u64 {
             let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -28,7 +28,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn bytes_are_bounded_and_files_go_with_the_books() {
+async fn bytes_are_limited_and_evicted_files_are_removed() {
     for eviction in [Eviction::TwoRandom, Eviction::Lru] {
         let scene = Scene::new(|options| {
             options.size = 50 * COST;
@@ -45,7 +45,7 @@ async fn bytes_are_bounded_and_files_go_with_the_books() {
 }
 
 #[tokio::test]
-async fn blocks_are_bounded() {
+async fn the_number_of_blocks_is_limited() {
     let scene = Scene::new(|options| options.items = 30).await;
     scene.fill(0..100).await;
     let blocks = scene.volume.usage().blocks;
@@ -54,7 +54,7 @@ async fn blocks_are_bounded() {
 }
 
 #[tokio::test]
-async fn what_was_used_last_stays_longest() {
+async fn recently_used_blocks_stay() {
     let scene = Scene::new(|options| {
         options.size = 20 * COST;
         options.eviction = Eviction::Lru;
@@ -74,7 +74,7 @@ async fn what_was_used_last_stays_longest() {
 }
 
 #[tokio::test]
-async fn without_eviction_what_is_new_is_dropped() {
+async fn without_eviction_new_blocks_are_dropped() {
     let scene = Scene::new(|options| {
         options.size = 20 * COST;
         options.eviction = Eviction::None;
@@ -89,44 +89,44 @@ async fn without_eviction_what_is_new_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_disk_that_others_fill_is_given_room() {
+async fn blocks_are_evicted_when_others_fill_the_disk() {
     let scene = Scene::new(|_| ()).await;
     scene.fill(0..40).await;
     let disk = scene.cache.disks[0].clone().unwrap();
-    let short = Room { bytes: 1000 * COST, free_bytes: 90 * COST, ..VAST };
+    let short = DiskSpace { bytes: 1000 * COST, free_bytes: 90 * COST, ..VAST };
     *scene.room.0.lock().unwrap() = short;
     disk.make_room();
     let blocks = scene.volume.usage().blocks;
     assert!((25..=30).contains(&blocks), "{blocks} blocks are left");
     assert!(disk.is_full() && !disk.is_full_for_staging(), "it is still short");
-    *scene.room.0.lock().unwrap() = Room { free_bytes: 110 * COST, ..short };
+    *scene.room.0.lock().unwrap() = DiskSpace { free_bytes: 110 * COST, ..short };
     disk.make_room();
     assert!(!disk.is_full());
     assert_eq!(scene.volume.usage().blocks, blocks);
 }
 
 #[tokio::test]
-async fn a_disk_that_runs_out_of_inodes_is_given_some() {
+async fn blocks_are_evicted_when_inodes_run_out() {
     let scene = Scene::new(|_| ()).await;
     scene.fill(0..40).await;
-    *scene.room.0.lock().unwrap() = Room { inodes: 1000, free_inodes: 80, ..VAST };
+    *scene.room.0.lock().unwrap() = DiskSpace { inodes: 1000, free_inodes: 80, ..VAST };
     scene.cache.disks[0].as_ref().unwrap().make_room();
     let blocks = scene.volume.usage().blocks;
     assert!((18..=20).contains(&blocks), "{blocks} blocks are left");
 }
 
 #[tokio::test]
-async fn the_upkeep_makes_room_by_itself() {
+async fn maintenance_makes_room_by_itself() {
     let scene = Scene::new(|_| ()).await;
     scene.fill(0..10).await;
-    *scene.room.0.lock().unwrap() = Room { bytes: 1000 * COST, free_bytes: 0, ..VAST };
+    *scene.room.0.lock().unwrap() = DiskSpace { bytes: 1000 * COST, free_bytes: 0, ..VAST };
     until(|| scene.volume.usage().blocks == 0).await;
 }
 
 #[tokio::test]
-async fn a_disk_without_room_takes_no_blocks_and_stages_none() {
+async fn a_full_disk_neither_caches_nor_stages_blocks() {
     let scene = Scene::new(|_| ()).await;
-    *scene.room.0.lock().unwrap() = Room { free_bytes: 0, ..VAST };
+    *scene.room.0.lock().unwrap() = DiskSpace { free_bytes: 0, ..VAST };
     scene.cache.disks[0].as_ref().unwrap().make_room();
     let block = block(1, SIZE);
     scene.keep(block, &body(block)).await;
@@ -137,9 +137,9 @@ async fn a_disk_without_room_takes_no_blocks_and_stages_none() {
 }
 
 #[tokio::test]
-async fn a_disk_is_never_filled_beyond_its_free_part() {
+async fn the_free_part_of_a_disk_stays_free() {
     let folder = tempfile::tempdir().unwrap();
-    let room = Room { bytes: 40 * COST, free_bytes: 40 * COST, inodes: 0, free_inodes: 0 };
+    let room = DiskSpace { bytes: 40 * COST, free_bytes: 40 * COST, inodes: 0, free_inodes: 0 };
     let options = CacheOptions { free_ratio: 0.5, ..options(folder.path()) };
     let space = Arc::new(FakeRoom(Mutex::new(room)));
     let cache = Cache::open_with(options, space.clone()).await.unwrap();
@@ -151,7 +151,7 @@ async fn a_disk_is_never_filled_beyond_its_free_part() {
 }
 
 #[tokio::test]
-async fn blocks_that_nobody_uses_expire() {
+async fn unused_blocks_expire() {
     let scene = Scene::new(|options| options.expire = Duration::from_secs(1)).await;
     scene.fill(0..3).await;
     let staged = block(9, SIZE);
@@ -178,9 +178,9 @@ async fn staged_blocks_are_not_evicted() {
 }
 
 #[tokio::test]
-async fn only_so_many_blocks_are_staged_at_once() {
+async fn the_number_of_blocks_being_staged_is_limited() {
     let scene = Scene::new(|options| options.max_stage_write = 2).await;
-    let staging = &scene.cache.common.staging;
+    let staging = &scene.cache.shared.staging;
     let busy = (staging.enter(2).unwrap(), staging.enter(2).unwrap());
     let block = block(1, SIZE);
     let error = scene.volume.stage(block, &body(block), 0).await.unwrap_err();
@@ -201,14 +201,14 @@ async fn a_volume_within_its_share_keeps_its_blocks_while_another_floods_the_dis
     assert_eq!(scene.volume.usage().blocks, 10);
     assert!(flood.usage().blocks <= 40);
     drop(flood);
-    assert_eq!(scene.cache.disks[0].as_ref().unwrap().books().ledger.blocks(), 10);
+    assert_eq!(scene.cache.disks[0].as_ref().unwrap().lock_state().accounting.blocks(), 10);
 }
 
 #[tokio::test]
-async fn what_the_disk_cannot_follow_is_dropped_and_what_waits_is_read() {
+async fn blocks_that_a_slow_disk_cannot_take_are_dropped_and_waiting_ones_are_read() {
     let scene = Scene::new(|_| ()).await;
     let disk = scene.cache.disks[0].clone().unwrap();
-    disk.books().pending.hold();
+    disk.lock_state().write_queue.hold();
     let many = (64 << 20) / u64::from(LAYOUT.block_size);
     for slice in 0..many + 5 {
         let block = block(slice, LAYOUT.block_size);
@@ -222,14 +222,14 @@ async fn what_the_disk_cannot_follow_is_dropped_and_what_waits_is_read() {
     scene.volume.remove(first);
     scene.scanned().await;
     assert_eq!(scene.read(first, 5..8).await, None);
-    disk.books().pending.release();
+    disk.lock_state().write_queue.release();
     tokio::task::spawn_blocking(move || write_pending(&disk)).await.unwrap();
     assert_eq!(scene.volume.usage().memory_bytes, 0);
     assert!(!scene.path(first).exists() && scene.path(block(1, LAYOUT.block_size)).exists());
 }
 
 #[tokio::test]
-async fn memory_is_bounded_and_holds_copies() {
+async fn a_cache_in_memory_is_limited_and_holds_copies() {
     let scene = Scene::new(|options| {
         options.dirs.clear();
         options.size = 100_000;
@@ -250,14 +250,14 @@ async fn memory_is_bounded_and_holds_copies() {
 }
 
 #[tokio::test]
-async fn a_cache_of_no_size_keeps_nothing() {
+async fn a_cache_of_size_0_caches_nothing() {
     let scene = Scene::new(|options| options.size = 0).await;
     scene.volume.put(block(1, 10), body(block(1, 10)));
     assert_eq!(scene.read(block(1, 10), 0..10).await, None);
 }
 
 #[tokio::test]
-async fn blocks_in_memory_are_counted_in_a_budget_and_take_a_part_of_it() {
+async fn a_cache_in_memory_takes_a_part_of_its_budget() {
     let budget = Budget::new(8 << 20);
     let counted = Arc::clone(&budget);
     let scene = Scene::new(|options| {

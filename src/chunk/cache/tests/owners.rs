@@ -1,4 +1,4 @@
-//! Owners that share a cache, and nothing in it.
+//! Owners share a cache without sharing blocks.
 
 use std::fs;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ impl Scene {
         self.cache.owned_volume(UUID, Some(owner), LAYOUT, None).unwrap()
     }
 
-    /// Directories in the cache.
+    /// Counts the directories in the cache.
     fn dirs(&self) -> usize {
         fs::read_dir(self.folder.path().join("cache")).unwrap().count()
     }
 }
 
-/// A cache that nobody has used yet.
+/// Returns a scene whose cache was never used.
 async fn unused() -> Scene {
     let scene = Scene::new(|_| ()).await;
     let Scene { folder, cache, volume, .. } = scene;
@@ -36,7 +36,7 @@ async fn unused() -> Scene {
 }
 
 #[tokio::test]
-async fn an_owner_finds_what_it_put_and_another_with_the_same_uuid_finds_nothing() {
+async fn an_owner_finds_its_blocks_and_another_with_the_same_uuid_does_not() {
     let scene = unused().await;
     let (mine, theirs) = (scene.part(&owner("a")), scene.part(&owner("b")));
     let (one, two) = (block(1, 100), block(2, 100));
@@ -51,14 +51,14 @@ async fn an_owner_finds_what_it_put_and_another_with_the_same_uuid_finds_nothing
 }
 
 #[tokio::test]
-async fn a_directory_keeps_its_owner_when_the_process_is_another() {
+async fn a_directory_keeps_its_owner_across_processes() {
     let scene = unused().await;
     let staged = block(1, 100);
     scene.part(&owner("a")).stage(staged, &body(staged), 0).await.unwrap();
     scene.cache.close().await;
     let room = Arc::new(FakeRoom(Mutex::new(VAST)));
     let cache = Cache::open_with(options(scene.folder.path()), room).await.unwrap();
-    // The other one comes first this time.
+    // The other owner opens first this time.
     let theirs = cache.owned_volume(UUID, Some(&owner("b")), LAYOUT, None).unwrap();
     assert!(theirs.staged().await.is_empty(), "nothing to upload to another's bucket");
     assert_eq!(theirs.read(staged, 0..100).await, None);
@@ -68,7 +68,7 @@ async fn a_directory_keeps_its_owner_when_the_process_is_another() {
 }
 
 #[tokio::test]
-async fn what_names_no_owner_is_taken_over_only_if_that_is_allowed() {
+async fn a_directory_without_an_owner_is_taken_over_only_if_allowed() {
     let scene = Scene::new(|_| ()).await;
     let known = block(1, 100);
     scene.keep(known, &body(known)).await;
@@ -79,7 +79,7 @@ async fn what_names_no_owner_is_taken_over_only_if_that_is_allowed() {
 }
 
 #[tokio::test]
-async fn blocks_without_an_owner_that_are_not_uploaded_are_never_forgotten() {
+async fn staged_blocks_without_an_owner_are_never_lost() {
     let scene = Scene::new(|_| ()).await;
     let staged = block(1, 100);
     scene.volume.stage(staged, &body(staged), 0).await.unwrap();

@@ -1,4 +1,4 @@
-//! Several clients on one directory, clients that died, and many at once.
+//! Several clients on one directory, crashed clients, and concurrent use.
 
 use std::fs::{self, File};
 use std::time::SystemTime;
@@ -10,7 +10,7 @@ fn age(path: &Path, by: Duration) {
 }
 
 #[tokio::test]
-async fn what_a_dead_client_left_half_done_is_removed_after_a_minute() {
+async fn drafts_of_a_crashed_client_are_removed_after_a_minute() {
     let scene = Scene::new(|_| ()).await;
     let block = block(1, 10);
     scene.keep(block, &body(block)).await;
@@ -56,7 +56,7 @@ async fn foreign_files_are_left_alone() {
 }
 
 #[tokio::test]
-async fn a_staged_block_that_lost_its_second_name_is_read_and_cached_after_upload() {
+async fn a_staged_block_without_its_second_name_is_read_and_cached_after_upload() {
     let scene = Scene::new(|_| ()).await;
     let block = block(1, 40_000);
     scene.volume.stage(block, &body(block), 2).await.unwrap();
@@ -72,7 +72,7 @@ async fn a_staged_block_that_lost_its_second_name_is_read_and_cached_after_uploa
 }
 
 #[tokio::test]
-async fn a_block_that_is_staged_after_it_was_cached_is_staged_under_both_names() {
+async fn a_cached_block_that_is_staged_later_has_both_names() {
     let scene = Scene::new(|_| ()).await;
     let block = block(1, 1000);
     scene.keep(block, &body(block)).await;
@@ -103,7 +103,7 @@ async fn a_staged_block_that_another_client_uploaded_can_be_evicted_after_a_scan
 }
 
 #[tokio::test]
-async fn two_caches_on_one_directory_do_not_hurt_each_other() {
+async fn two_caches_can_use_one_directory() {
     let scene = Scene::new(|options| options.size = 40 * 5096).await;
     let mut options = options(scene.folder.path());
     options.size = 20 * 5096;
@@ -129,7 +129,7 @@ async fn two_caches_on_one_directory_do_not_hurt_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_who_put_read_and_remove_at_once_see_whole_blocks_or_none() {
+async fn concurrent_puts_reads_and_removals_never_show_a_partial_block() {
     let scene = Scene::new(|options| options.size = 30 * (40_000 + 4096)).await;
     let work = (0..8_u64).map(|worker| {
         let volume = Arc::clone(&scene.volume);
@@ -166,7 +166,7 @@ async fn many_who_put_read_and_remove_at_once_see_whole_blocks_or_none() {
 }
 
 #[tokio::test]
-async fn a_file_that_others_removed_is_closed_so_that_its_room_is_free() {
+async fn a_file_that_another_client_removed_is_closed_to_free_its_space() {
     let scene = Scene::new(|_| ()).await;
     let block = block(1, 1000);
     scene.keep(block, &body(block)).await;

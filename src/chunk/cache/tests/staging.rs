@@ -1,14 +1,14 @@
-//! Staged blocks: safe on disk, listed, and cached once they are uploaded.
+//! Staged blocks: durable, listed, and cached once they are uploaded.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
-use crate::chunk::cache::scan::LEFT_BEHIND;
+use crate::chunk::cache::disk::scan::STALE_AFTER;
 use crate::error::Error;
 
 #[tokio::test]
-async fn a_staged_block_lies_in_both_places_and_is_read_back_with_its_tier() {
+async fn a_staged_block_has_both_names_and_is_read_back_with_its_tier() {
     let scene = Scene::new(|_| ()).await;
     for (slice, tier) in [(1, 0), (2, 3)] {
         let block = block(slice, 40_000);
@@ -26,7 +26,7 @@ async fn a_staged_block_lies_in_both_places_and_is_read_back_with_its_tier() {
 }
 
 #[tokio::test]
-async fn leftovers_of_an_earlier_process_are_listed() {
+async fn staged_blocks_of_an_earlier_process_are_listed() {
     let scene = Scene::new(|_| ()).await;
     let (one, two) = (block(1, 10), block(2_000_000, 40_000));
     scene.volume.stage(one, &body(one), 0).await.unwrap();
@@ -63,7 +63,7 @@ async fn a_cache_in_memory_stages_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_killed_process_was_staging_goes_after_a_while() {
+async fn drafts_of_a_killed_process_are_removed_after_a_while() {
     let scene = Scene::new(|_| ()).await;
     let staged = block(1, 10);
     scene.volume.stage(staged, &body(staged), 0).await.unwrap();
@@ -76,9 +76,9 @@ async fn what_a_killed_process_was_staging_goes_after_a_while() {
     let scene = reopened.await;
     scene.scanned().await;
     assert!(ours.exists() && theirs.exists(), "somebody may be writing them");
-    let old = std::time::SystemTime::now() - 2 * LEFT_BEHIND;
+    let old = std::time::SystemTime::now() - 2 * STALE_AFTER;
     fs::File::open(&ours).unwrap().set_modified(old).unwrap();
-    tokio::time::sleep(2 * LEFT_BEHIND).await;
+    tokio::time::sleep(2 * STALE_AFTER).await;
     while ours.exists() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }

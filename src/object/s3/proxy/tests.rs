@@ -5,7 +5,7 @@ fn proxies(env: &[(&str, &str)]) -> Proxies {
         let known = env.iter().find(|(known, value)| *known == name && !value.is_empty());
         known.map(|(_, value)| (*value).to_owned())
     };
-    Proxies::of_env(&look)
+    Proxies::from_env(&look)
 }
 
 /// How the proxy for a request is shown; empty if there is none.

@@ -205,7 +205,7 @@ impl Filler<'_> {
         let (store, range) = (&self.work.store, 0..slice.size);
         match self.action {
             Action::Warm => {
-                if let Err(error) = store.warm(slice, range).await {
+                if let Err(error) = store.warm_up(slice, range).await {
                     self.failed(|| {
                         warn!(ino = ino.0, slice = slice.id.0, %error, "cannot warm a slice");
                     });

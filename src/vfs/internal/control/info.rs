@@ -6,7 +6,7 @@ use tracing::warn;
 use super::answer::{Answer, reason};
 use super::objects::{ObjectPart, Room, fragments, parts};
 use super::request::Info;
-use crate::chunk::Stored;
+use crate::chunk::ObjectStatus;
 use crate::error::{Error, Result};
 use crate::meta::client::{Progress, Summary, SummaryOf};
 use crate::meta::op::access;
@@ -199,11 +199,11 @@ impl Work {
         let Some((_, fragment)) = stored else { return };
         let slice = SliceSize { id: fragment.id, size: fragment.size };
         let end = fragment.off.saturating_add(fragment.len);
-        let Some((block, _)) = self.store.layout().pieces(slice, fragment.off..end).last() else {
+        let Some(found) = self.store.layout().block_ranges(slice, fragment.off..end).last() else {
             return;
         };
-        match self.store.look_at(block).await {
-            Ok(Stored { class, restore }) => {
+        match self.store.object_status(found.block).await {
+            Ok(ObjectStatus { class, restore }) => {
                 response.restore_status = restore;
                 let tier = &mut response.tier;
                 if tier.id == 0 && tier.storage_class.is_empty() {

@@ -82,8 +82,8 @@ pub fn parts(layout: Layout, volume: &str, fragment: &Slice) -> Vec<ObjectPart> 
         return vec![ObjectPart { key: String::new(), size, off, len }];
     }
     let Some(end) = off.checked_add(len).filter(|end| *end <= size) else { return Vec::new() };
-    let pieces = layout.pieces(SliceSize { id, size }, off..end);
-    let part = |(block, range): (crate::chunk::BlockKey, std::ops::Range<u32>)| ObjectPart {
+    let pieces = layout.block_ranges(SliceSize { id, size }, off..end);
+    let part = |crate::chunk::BlockRange { block, range }| ObjectPart {
         key: format!("{volume}/{}", layout.key(block)),
         size: block.size,
         off: range.start,

@@ -1,0 +1,137 @@
+//! The pool: memory that nobody uses, kept for who needs some of the same size.
+
+use std::time::{Duration, Instant};
+
+use crate::sync::{Mutex, MutexGuard};
+
+/// Bytes that are kept at most, unless it is said otherwise.
+const KEPT: usize = 32 << 20;
+/// What was not needed for so long goes back to the system.
+const LONG: Duration = Duration::from_secs(5);
+
+/// That of the process.
+pub static POOL: Pool = Pool::new();
+
+pub struct Pool(Mutex<Free>);
+
+struct Free {
+    kept: usize,
+    /// What was used last is last.
+    memory: Vec<(Instant, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl Pool {
+    const fn new() -> Self {
+        Self(Mutex::new(Free { kept: KEPT, memory: Vec::new(), bytes: 0 }))
+    }
+
+    /// Memory of exactly this size, with anything in it.
+    pub fn take(&self, size: usize) -> Vec<u8> {
+        self.find(size).unwrap_or_else(|| vec![0; size])
+    }
+
+    /// As [`Pool::take`]; nothing if the system has no memory.
+    pub fn try_take(&self, size: usize) -> Option<Vec<u8>> {
+        self.find(size).or_else(|| zeroed(size))
+    }
+
+    fn find(&self, size: usize) -> Option<Vec<u8>> {
+        let mut free = self.lock();
+        // What was used last is likely to be in the processor's cache.
+        let found = free.memory.iter().rposition(|(_, memory)| memory.len() == size);
+        let found = found.map(|at| free.memory.remove(at).1);
+        if found.is_some() {
+            free.bytes -= size;
+        }
+        drop(free);
+        found
+    }
+
+    /// What was kept longest goes if that is too much.
+    pub fn put_back(&self, memory: Vec<u8>) {
+        let mut free = self.lock();
+        free.bytes += memory.len();
+        free.memory.push((Instant::now(), memory));
+        let mut gone = Vec::new();
+        while free.bytes > free.kept {
+            let (_, oldest) = free.memory.remove(0);
+            free.bytes -= oldest.len();
+            gone.push(oldest);
+        }
+        // It may take the system a while to take it.
+        drop(free);
+    }
+
+    fn release_idle(&self, age: Duration) {
+        let mut free = self.lock();
+        let old = free.memory.partition_point(|(since, _)| since.elapsed() >= age);
+        let gone: Vec<_> = free.memory.drain(..old).collect();
+        free.bytes -= gone.iter().map(|(_, memory)| memory.len()).sum::<usize>();
+        drop(free);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Free> {
+        self.0.lock()
+    }
+}
+
+/// So many zeros; nothing if the system has no memory.
+pub fn zeroed(size: usize) -> Option<Vec<u8>> {
+    let mut memory = Vec::new();
+    memory.try_reserve_exact(size).ok()?;
+    memory.resize(size, 0);
+    Some(memory)
+}
+
+/// From now on so many bytes are kept at most.
+pub fn set_limit(bytes: usize) {
+    POOL.lock().kept = bytes;
+}
+
+/// Gives back to the system what nobody has needed for a while. To be called now and then.
+pub fn release_idle() {
+    POOL.release_idle(LONG);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: usize = 1 << 20;
+
+    #[test]
+    fn memory_is_used_again_by_who_needs_as_much() {
+        let pool = Pool::new();
+        let memory = pool.take(SIZE);
+        let place = memory.as_ptr().addr();
+        pool.put_back(memory);
+        assert_eq!(pool.take(SIZE + 1).len(), SIZE + 1);
+        let again = pool.take(SIZE);
+        assert_eq!(again.as_ptr().addr(), place);
+        assert_eq!(pool.lock().bytes, 0);
+    }
+
+    #[test]
+    fn of_more_than_is_kept_the_newest_stays() {
+        let pool = Pool::new();
+        for _ in 0..2 * KEPT / SIZE {
+            pool.put_back(vec![1; SIZE]);
+        }
+        pool.put_back(vec![2; SIZE]);
+        assert_eq!(pool.lock().bytes, KEPT);
+        assert_eq!(pool.lock().memory.len(), KEPT / SIZE);
+        assert_eq!(pool.take(SIZE)[0], 2);
+    }
+
+    #[test]
+    fn what_nobody_needs_goes_back_to_the_system() {
+        let pool = Pool::new();
+        pool.put_back(vec![7; SIZE]);
+        pool.release_idle(Duration::from_hours(1));
+        assert_eq!(pool.lock().bytes, SIZE);
+        pool.release_idle(Duration::ZERO);
+        assert_eq!(pool.lock().bytes, 0);
+        assert_eq!(pool.take(SIZE)[0], 0, "it is fresh");
+    }
+}

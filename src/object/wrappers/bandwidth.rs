@@ -1,0 +1,127 @@
+//! A limit to the bytes per second, for what is sent and what is fetched.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::error::Result;
+use crate::object::{GetRequest, Object, ObjectStore};
+use crate::rate_limit::RateLimit;
+
+/// A store with a limit to its bandwidth.
+pub struct BandwidthLimited {
+    inner: Arc<dyn ObjectStore>,
+    upload: RateLimit,
+    download: RateLimit,
+}
+
+impl BandwidthLimited {
+    pub fn new(inner: Arc<dyn ObjectStore>, upload: RateLimit, download: RateLimit) -> Self {
+        Self { inner, upload, download }
+    }
+}
+
+#[async_trait]
+impl ObjectStore for BandwidthLimited {
+    fn place(&self) -> &str {
+        self.inner.place()
+    }
+
+    /// How long a whole object is shows only when it is there, so it is paid for afterwards: the
+    /// next one waits. A range says it before.
+    async fn get(&self, key: &str, request: GetRequest) -> Result<Bytes> {
+        if request.range.is_some() {
+            self.download.acquire(request.max_length()).await;
+            return self.inner.get(key, request).await;
+        }
+        let body = self.inner.get(key, request).await?;
+        self.download.acquire(body.len() as u64).await;
+        Ok(body)
+    }
+
+    async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
+        self.upload.acquire(body.len() as u64).await;
+        self.inner.put(key, body, tier).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<()> {
+        self.inner.delete(key).await
+    }
+
+    async fn head(&self, key: &str) -> Result<Object> {
+        self.inner.head(key).await
+    }
+
+    async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Object>> {
+        self.inner.list(prefix, after, limit).await
+    }
+
+    async fn create(&self) -> Result<()> {
+        self.inner.create().await
+    }
+
+    fn has_cheap_ranges(&self) -> bool {
+        self.inner.has_cheap_ranges()
+    }
+
+    fn verifies_whole(&self) -> bool {
+        self.inner.verifies_whole()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::future::join_all;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::object::mem::MemStore;
+
+    fn limited(upload: u64, download: u64) -> BandwidthLimited {
+        BandwidthLimited::new(
+            Arc::new(MemStore::default()),
+            RateLimit::new(upload),
+            RateLimit::new(download),
+        )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_uploads_together_take_as_long_as_the_rate_says() {
+        let store = limited(1000, 0);
+        let begun = Instant::now();
+        let puts = (0..10).map(|i| {
+            let store = &store;
+            async move { store.put(&i.to_string(), Bytes::from(vec![0; 1000]), 0).await }
+        });
+        for done in join_all(puts).await {
+            done.unwrap();
+        }
+        // Ten seconds on a clock that only sleeping moves.
+        let took = begun.elapsed().as_secs_f64();
+        assert!((9.8..=10.1).contains(&took), "{took}");
+        assert_eq!(store.get("3", GetRequest::whole()).await.unwrap().len(), 1000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn downloads_are_limited_whole_and_in_part() {
+        let store = limited(0, 1000);
+        store.put("a", Bytes::from(vec![0; 5000]), 0).await.unwrap();
+        let begun = Instant::now();
+        store.get("a", GetRequest::whole()).await.unwrap();
+        store.get("a", GetRequest::range(0..1000)).await.unwrap();
+        let took = begun.elapsed().as_secs_f64();
+        assert!((5.8..=6.1).contains(&took), "{took}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quiet_times_are_not_saved_up() {
+        let store = limited(1000, 0);
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        let begun = Instant::now();
+        store.put("a", Bytes::from(vec![0; 2000]), 0).await.unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(1800), "{:?}", begun.elapsed());
+    }
+}
