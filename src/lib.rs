@@ -2,6 +2,7 @@
 //!
 //! Layers only depend downwards; `tests/layering.rs` checks it.
 
+pub mod access;
 pub mod chunk;
 pub mod cli;
 mod crc32c;
@@ -12,6 +13,7 @@ mod figures;
 pub mod fuse;
 pub mod log;
 pub mod meta;
+pub mod metrics_http;
 pub mod mounts;
 pub mod object;
 pub mod options;
@@ -20,7 +22,6 @@ mod pace;
 pub mod page;
 pub mod policy;
 pub mod runtime;
-pub mod scrape;
 pub mod secret;
 pub mod slice;
 pub mod sync;

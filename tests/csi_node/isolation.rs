@@ -18,7 +18,7 @@ use crate::support::redis::RedisServer;
 use crate::support::timeout::{MOUNTED, on_timeout, within};
 
 #[test]
-fn a_pod_sees_nothing_beside_its_volume() {
+fn a_pod_sees_nothing_outside_its_volume() {
     within(MOUNTED, || {
         let node = Node::start();
         let (mine, theirs) =
@@ -34,13 +34,16 @@ fn a_pod_sees_nothing_beside_its_volume() {
             fs::metadata(mine.target.join("..")).unwrap().ino(),
             fs::metadata(node.path("pods")).unwrap().ino()
         );
-        // Not by the number of a file either, past the kernel.
+        // Not by an inode number either.
         let ino = fs::metadata(&secret).unwrap().ino();
         let point = mine.target.display().to_string();
         let mut info = juicefs::command(&["info", "-i", &ino.to_string()]);
         info.current_dir(&point);
-        let told = run(info, Duration::from_mins(1));
-        assert!(!told.stdout.contains("secret") && !told.stdout.contains("objects"), "{told}");
+        let output = run(info, Duration::from_mins(1));
+        assert!(
+            !output.stdout.contains("secret") && !output.stdout.contains("objects"),
+            "{output}"
+        );
         let mut clone = Command::new(juicefs::binary());
         clone.args(["clone", &secret.display().to_string(), &format!("{point}/copy")]);
         run(clone, Duration::from_mins(1)).refused();
@@ -49,7 +52,7 @@ fn a_pod_sees_nothing_beside_its_volume() {
 }
 
 #[test]
-fn volumes_of_one_file_system_have_one_session_in_its_metadata() {
+fn volumes_of_one_file_system_share_one_session_in_its_metadata() {
     within(MOUNTED, || {
         let node = Node::start();
         for i in 0..5 {
@@ -61,7 +64,7 @@ fn volumes_of_one_file_system_have_one_session_in_its_metadata() {
 }
 
 #[test]
-fn a_metadata_server_that_hangs_holds_up_only_its_own_volumes() {
+fn a_hanging_metadata_server_blocks_only_its_own_volumes() {
     within(MOUNTED, || {
         let hanging = RedisServer::start();
         let pid = Pid::from_raw(hanging.pid().try_into().unwrap());
@@ -76,7 +79,7 @@ fn a_metadata_server_that_hangs_holds_up_only_its_own_volumes() {
         node.publish(&well).unwrap();
         kill(pid, Signal::SIGSTOP).unwrap();
 
-        // One caller waits for what does not come, and the others are served meanwhile.
+        // One caller waits in vain, and the others are served meanwhile.
         let mut late = sick.clone();
         late.volume = "pvc-late".to_owned();
         late.target = node.target("late");
@@ -84,7 +87,7 @@ fn a_metadata_server_that_hangs_holds_up_only_its_own_volumes() {
         let refused = node.publish(&late).unwrap_err();
         let expected = [Code::DeadlineExceeded, Code::Unavailable];
         assert!(expected.contains(&refused.code()), "{refused}");
-        assert!(!late.target.exists(), "the target is left as it was");
+        assert!(!late.target.exists(), "the target is not created");
         node.publish(&node.publication("pvc-new", "new")).unwrap();
         fs::write(well.target.join("f"), vec![1; 5 << 20]).unwrap();
         assert_eq!(fs::read(node.target("well").join("f")).unwrap().len(), 5 << 20);
@@ -101,7 +104,7 @@ fn a_metadata_server_that_hangs_holds_up_only_its_own_volumes() {
 }
 
 #[test]
-fn many_volumes_are_published_at_once() {
+fn many_volumes_are_published_concurrently() {
     within(MOUNTED, || {
         let node = Node::start();
         node.publish(&node.publication("pvc-0", "pod-0")).unwrap();
@@ -124,7 +127,7 @@ fn many_volumes_are_published_at_once() {
 }
 
 #[test]
-fn a_second_call_for_the_same_volume_is_aborted_while_the_first_is_under_way() {
+fn a_second_call_for_a_volume_is_aborted_while_the_first_is_in_progress() {
     within(MOUNTED, || {
         let hanging = RedisServer::start();
         let pid = Pid::from_raw(hanging.pid().try_into().unwrap());
@@ -147,7 +150,7 @@ fn a_second_call_for_the_same_volume_is_aborted_while_the_first_is_under_way() {
 }
 
 #[test]
-fn an_open_file_system_is_not_joined_without_its_password() {
+fn an_open_file_system_cannot_be_used_without_its_password() {
     within(MOUNTED, || {
         let server = RedisServer::start();
         server.ask("CONFIG SET requirepass sesame");
@@ -165,7 +168,7 @@ fn an_open_file_system_is_not_joined_without_its_password() {
             let refused = node.publish(&stranger).unwrap_err();
             assert!(!refused.message().contains("sesame"), "{refused}");
             assert!(!stranger.target.exists());
-            // Nor by the volume that is published already.
+            // Nor through the volume that is published already.
             let again = with("pvc-owner", user);
             node.publish(&again).unwrap_err();
         }
@@ -180,7 +183,7 @@ fn an_open_file_system_is_not_joined_without_its_password() {
 }
 
 #[test]
-fn a_published_volume_is_not_exchanged_for_one_of_another_file_system() {
+fn a_published_volume_is_not_replaced_by_one_of_another_file_system() {
     within(MOUNTED, || {
         let node = Node::start();
         let mine = node.publication("pvc-1", "web");
@@ -196,7 +199,7 @@ fn a_published_volume_is_not_exchanged_for_one_of_another_file_system() {
     });
 }
 
-/// What a volume's directory of objects holds, by name.
+/// Returns the names of all objects in a bucket.
 fn objects(node: &Node, bucket: &str) -> Vec<String> {
     let mut find = Command::new("find");
     find.current_dir(node.path(bucket)).args([".", "-path", "*/chunks/*", "-type", "f"]);
@@ -206,7 +209,7 @@ fn objects(node: &Node, bucket: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_file_system_with_the_uuid_of_another_gets_nothing_of_its_cache() {
+fn a_file_system_with_the_uuid_of_another_cannot_use_its_cache() {
     within(MOUNTED, || {
         let node = Node::start();
         let victim = node.publication("pvc-victim", "victim");
@@ -228,7 +231,7 @@ fn a_file_system_with_the_uuid_of_another_gets_nothing_of_its_cache() {
         node.publish(&victim).unwrap();
         assert_eq!(fill(&victim, "the bytes of the victim"), "the bytes of the victim");
 
-        // Its metadata is the tenant's own, and says what the tenant likes.
+        // The tenant controls its own metadata.
         node.publish(&evil).unwrap();
         node.unpublish(&evil.volume, &evil.target).unwrap();
         node.block_on(async {

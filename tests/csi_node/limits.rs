@@ -1,4 +1,4 @@
-//! What one volume, or one tenant, can have of what all share.
+//! What one volume, or one tenant, can take of shared resources.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,14 +10,14 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tonic::Code;
 
 use crate::csi::Node;
-use crate::load::anonymous;
+use crate::memory_load::anonymous;
 use crate::support::timeout::{MOUNTED, within};
 
 fn errno(error: &std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or_default())
 }
 
-/// Opens until it is refused, at most so often.
+/// Opens a file until that fails, at most `most` times.
 fn open(path: &Path, most: usize) -> (Vec<File>, Option<Errno>) {
     let mut files = Vec::new();
     for _ in 0..most {
@@ -30,7 +30,7 @@ fn open(path: &Path, most: usize) -> (Vec<File>, Option<Errno>) {
 }
 
 #[test]
-fn readers_of_the_access_log_are_few() {
+fn the_access_log_has_few_readers() {
     within(MOUNTED, || {
         let node = Node::start();
         let pv = node.publication("pvc-1", "web");
@@ -44,35 +44,35 @@ fn readers_of_the_access_log_are_few() {
 }
 
 #[test]
-fn requests_that_never_end_take_a_bounded_part_of_memory() {
+fn incomplete_requests_take_a_bounded_amount_of_memory() {
     within(MOUNTED, || {
         let node = Node::start();
         let (pv, other) = (node.publication("pvc-1", "web"), node.publication("pvc-2", "other"));
         node.publish(&pv).unwrap();
         node.publish(&other).unwrap();
         let mut open = Vec::new();
-        let mut said = 0;
+        let mut accepted = 0;
         let refused = 'all: loop {
-            assert!(open.len() < 500, "as many may ask as like");
+            assert!(open.len() < 500, "the number of requests is not limited");
             let file = File::options().write(true).open(pv.target.join(".control"));
             let mut file = match file {
                 Ok(file) => file,
                 Err(error) => break errno(&error),
             };
-            // To warm up paths, of 32 MiB, that never come to their end.
+            // A warmup request with 32 MiB of paths that is never completed.
             file.write_all(&[&1004_u32.to_be_bytes()[..], &(32_u32 << 20).to_be_bytes()].concat())
                 .unwrap();
             for _ in 0..31 {
                 if let Err(error) = file.write_all(&vec![b'x'; 1 << 20]) {
                     break 'all errno(&error);
                 }
-                said += 1;
+                accepted += 1;
             }
             open.push(file);
         };
         assert!([Errno::ENOMEM, Errno::ENFILE].contains(&refused), "{refused}");
-        assert!(said <= 16, "{said} MiB were taken");
-        // Others are not concerned, and it passes.
+        assert!(accepted <= 16, "{accepted} MiB were accepted");
+        // Other volumes are not affected, and the limit is temporary.
         fs::write(other.target.join("f"), vec![1; 5 << 20]).unwrap();
         assert_eq!(fs::read_dir(&other.target).unwrap().count(), 1);
         drop(open);
@@ -81,7 +81,7 @@ fn requests_that_never_end_take_a_bounded_part_of_memory() {
 }
 
 #[test]
-fn who_opens_too_much_is_refused_and_nobody_else() {
+fn opening_too_many_files_is_refused_for_that_volume_only() {
     within(MOUNTED, || {
         let node = Node::start();
         let (pv, other) = (node.publication("pvc-1", "web"), node.publication("pvc-2", "other"));
@@ -101,7 +101,7 @@ fn who_opens_too_much_is_refused_and_nobody_else() {
 }
 
 #[test]
-fn a_listing_that_was_left_and_is_gone_on_with_is_whole() {
+fn a_listing_that_pauses_is_complete_when_it_continues() {
     within(MOUNTED, || {
         let node = Node::start();
         let pv = node.publication("pvc-1", "web");
@@ -112,7 +112,7 @@ fn a_listing_that_was_left_and_is_gone_on_with_is_whole() {
             File::create(dir.join(format!("{i:060}"))).unwrap();
         }
         let before = anonymous(node.pid());
-        // As many as would hold a hundred times what there is for them.
+        // They would need a hundred times the available memory.
         let mut listings: Vec<_> = (0..60).map(|_| fs::read_dir(&dir).unwrap()).collect();
         for listing in &mut listings {
             listing.next().unwrap().unwrap();
@@ -129,9 +129,9 @@ fn a_listing_that_was_left_and_is_gone_on_with_is_whole() {
 }
 
 #[test]
-fn no_more_volumes_are_published_than_are_announced() {
+fn no_more_volumes_are_published_than_announced() {
     within(MOUNTED, || {
-        let mut node = Node::start_so(&["--max-volumes", "2"]);
+        let mut node = Node::start_with_options(&["--max-volumes", "2"]);
         let most = |node: &Node| {
             let mut client = node.node();
             let info = node.block_on(client.node_get_info(NodeGetInfoRequest {}));
@@ -144,14 +144,14 @@ fn no_more_volumes_are_published_than_are_announced() {
         let refused = node.publish(&pvs[2]).unwrap_err();
         assert_eq!(refused.code(), Code::ResourceExhausted);
         assert!(refused.message().contains("--max-volumes"), "{refused}");
-        // Another target of one that is here is none more, and neither is the same again.
+        // Another target of a published volume does not count, nor does a repeated call.
         node.publish(&pvs[1]).unwrap();
         let mut second = pvs[1].clone();
         second.target = node.target("second");
         node.publish(&second).unwrap();
         node.unpublish("a", &pvs[0].target).unwrap();
         node.publish(&pvs[2]).unwrap();
-        // What is published stays, also after a restart with less.
+        // Published volumes stay, even after a restart with a lower limit.
         node.kill();
         node.restart(&["--max-volumes", "1"]);
         node.publish(&pvs[1]).unwrap();
@@ -161,7 +161,7 @@ fn no_more_volumes_are_published_than_are_announced() {
 }
 
 #[test]
-fn a_damaged_record_costs_no_other_volume() {
+fn a_damaged_record_affects_no_other_volume() {
     within(MOUNTED, || {
         let mut node = Node::start();
         let pv = node.publication("pvc-1", "web");

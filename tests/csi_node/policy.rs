@@ -1,4 +1,4 @@
-//! What a Secret, a PV and a pod may name, and what of it a flag opens.
+//! What a Secret, a PV and a pod may name, and which flags allow more.
 
 use std::fs;
 use std::io::Read;
@@ -17,40 +17,40 @@ use crate::support::timeout::{MOUNTED, within};
 
 const CANARY: &str = "root:canary:19000:0:99999:7:::";
 
-/// A server that writes down what it is told and answers nothing.
+/// A server that records what it receives and never responds.
 struct Listener {
     port: u16,
-    heard: Arc<Mutex<Vec<u8>>>,
+    received: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Listener {
     fn start() -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (port, heard) = (socket.local_addr().unwrap().port(), Arc::default());
-        let noted: Arc<Mutex<Vec<u8>>> = Arc::clone(&heard);
+        let (port, received) = (socket.local_addr().unwrap().port(), Arc::default());
+        let log: Arc<Mutex<Vec<u8>>> = Arc::clone(&received);
         std::thread::spawn(move || {
             for mut stream in socket.incoming().flatten() {
-                let noted = Arc::clone(&noted);
+                let log = Arc::clone(&log);
                 stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
                 std::thread::spawn(move || {
-                    let mut piece = [0; 4096];
-                    while let Ok(count @ 1..) = stream.read(&mut piece) {
-                        noted.lock().unwrap().extend_from_slice(&piece[..count]);
+                    let mut buffer = [0; 4096];
+                    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                        log.lock().unwrap().extend_from_slice(&buffer[..count]);
                     }
                 });
             }
         });
-        Self { port, heard }
+        Self { port, received }
     }
 
-    fn heard(&self) -> String {
-        String::from_utf8_lossy(&self.heard.lock().unwrap()).into_owned()
+    fn received(&self) -> String {
+        String::from_utf8_lossy(&self.received.lock().unwrap()).into_owned()
     }
 }
 
-/// Refused by what is named and with the flag that would allow it, and nothing is published.
+/// Publishes, and checks that the refusal names what was refused and the flag that would allow it.
 #[track_caller]
-fn refused(node: &Node, publication: &Publication, words: &[&str]) -> Status {
+fn assert_refused(node: &Node, publication: &Publication, words: &[&str]) -> Status {
     let status = node.publish(publication).unwrap_err();
     assert_eq!(status.code(), Code::PermissionDenied, "{words:?}: {status}");
     for word in words {
@@ -65,7 +65,7 @@ fn with_option(mut publication: Publication, option: &str) -> Publication {
     publication
 }
 
-/// Every way to name a file, with the word that a refusal must have.
+/// Returns every way to name a file, each with a word that the refusal must contain.
 fn file_keys(node: &Node, port: u16, file: &Path) -> Vec<(&'static str, Publication)> {
     let file = file.display();
     let base = || {
@@ -117,17 +117,21 @@ fn a_secret_reads_no_file_of_the_node_and_learns_of_none() {
         let there = file_keys(&node, listener.port, &shadow);
         let missing = file_keys(&node, listener.port, &node.path("nothing"));
         for ((name, there), (_, missing)) in there.iter().zip(&missing) {
-            let one = refused(&node, there, &[name, "--allow-files-below"]);
-            let other = refused(&node, missing, &[name, "--allow-files-below"]);
-            assert_eq!(one.message(), other.message(), "whether a file exists is told to nobody");
+            let one = assert_refused(&node, there, &[name, "--allow-files-below"]);
+            let other = assert_refused(&node, missing, &[name, "--allow-files-below"]);
+            assert_eq!(
+                one.message(),
+                other.message(),
+                "the error does not reveal whether a file exists"
+            );
         }
-        assert_eq!(listener.heard(), "", "nobody was asked anything");
+        assert_eq!(listener.received(), "", "nothing was sent");
         assert!(!node.log().contains("canary"), "{}", node.log());
     });
 }
 
 #[test]
-fn files_of_one_directory_are_read_if_the_administrator_says_so() {
+fn files_of_one_directory_are_read_if_a_flag_allows_it() {
     within(MOUNTED, || {
         let folder = tempfile::tempdir().unwrap();
         let allow = format!("--allow-files-below={}", folder.path().display());
@@ -141,47 +145,47 @@ fn files_of_one_directory_are_read_if_the_administrator_says_so() {
         let up = folder.path().join("../").join(node.path("shadow").strip_prefix("/").unwrap());
         for file in [&outside, &up] {
             for (name, way) in ways(file) {
-                refused(&node, &way, &[name, "--allow-files-below"]);
+                assert_refused(&node, &way, &[name, "--allow-files-below"]);
             }
         }
-        // A link is looked at and not followed.
+        // A symbolic link is not followed.
         for (_, way) in ways(&folder.path().join("link")) {
             let status = node.publish(&way).unwrap_err();
             assert!(!status.message().contains("canary"), "{status}");
         }
-        assert!(!listener.heard().contains("canary"));
+        assert!(!listener.received().contains("canary"));
         let envs = format!("{{META_PASSWORD_FILE: {}}}", inside.display());
         let url = format!("redis://127.0.0.1:{}/1?read-timeout=1s", listener.port);
         let pv = node.publication("pvc-1", "web").secret("metaurl", &url);
         let pv = pv.secret("storage", "s3").secret("bucket", "http://10.0.0.1/b");
         node.publish(&pv.secret("envs", &envs)).unwrap_err();
-        let heard = listener.heard();
-        assert!(heard.contains("AUTH") && heard.contains("of the directory"), "{heard}");
-        assert!(!heard.contains("canary"), "{heard}");
+        let received = listener.received();
+        assert!(received.contains("AUTH") && received.contains("of the directory"), "{received}");
+        assert!(!received.contains("canary"), "{received}");
     });
 }
 
 #[test]
-fn data_and_metadata_lie_on_the_network_unless_a_directory_is_named() {
+fn data_and_metadata_are_on_the_network_unless_a_flag_allows_a_directory() {
     within(MOUNTED, || {
         let mut node = Node::start_allowing(&["--allow-loopback"]);
         let flag = "--allow-local-storage";
         let sqlite = format!("sqlite3://{}", node.path("meta.db").display());
         let pv = || node.publication("pvc-1", "web");
-        refused(&node, &pv(), &["storage: file", flag]);
-        refused(&node, &pv().secret("format-options", "storage=FILE"), &["file", flag]);
+        assert_refused(&node, &pv(), &["storage: file", flag]);
+        assert_refused(&node, &pv().secret("format-options", "storage=FILE"), &["file", flag]);
         let s3 = |pv: Publication| pv.secret("storage", "s3").secret("bucket", "http://10.0.0.1/b");
-        refused(&node, &s3(pv().secret("metaurl", &sqlite)), &["sqlite3", flag]);
-        refused(&node, &s3(pv().secret("metaurl", "unix:///run/r.sock")), &["unix", flag]);
-        refused(&node, &s3(pv().secret("metaurl", "memkv://x")), &["memkv"]);
-        refused(&node, &pv().secret("storage", "mem"), &["storage: mem"]);
+        assert_refused(&node, &s3(pv().secret("metaurl", &sqlite)), &["sqlite3", flag]);
+        assert_refused(&node, &s3(pv().secret("metaurl", "unix:///run/r.sock")), &["unix", flag]);
+        assert_refused(&node, &s3(pv().secret("metaurl", "memkv://x")), &["memkv"]);
+        assert_refused(&node, &pv().secret("storage", "mem"), &["storage: mem"]);
 
-        // What lies in somebody's metadata opens no more than what a Secret says.
+        // The settings in a tenant's metadata allow no more than a Secret.
         let go = Volume::format(node.url(), &[]);
         let mut stored = pv().secret("name", "volume");
         stored.secrets.remove("storage");
         stored.secrets.remove("bucket");
-        refused(&node, &stored, &["storage: file", flag]);
+        assert_refused(&node, &stored, &["storage: file", flag]);
         drop(go);
 
         assert!(node.stop());
@@ -196,25 +200,29 @@ fn data_and_metadata_lie_on_the_network_unless_a_directory_is_named() {
         let bucket = format!("{}/b", elsewhere.path().display());
         let url = RedisServer::shared().fresh_url();
         let other = node.publication("pvc-2", "other").secret("metaurl", &url);
-        refused(&node, &other.clone().secret("bucket", &bucket), &["bucket", flag]);
+        assert_refused(&node, &other.clone().secret("bucket", &bucket), &["bucket", flag]);
         let up = format!("{folder}/../{}", elsewhere.path().display());
-        refused(&node, &other.secret("bucket", &up), &["bucket", flag]);
+        assert_refused(&node, &other.secret("bucket", &up), &["bucket", flag]);
         assert!(!Path::new(&bucket).exists());
     });
 }
 
 #[test]
-fn a_volume_brings_no_devices_set_uid_programs_or_cache_directories_of_its_own() {
+fn a_volume_has_no_devices_set_uid_programs_or_cache_directories_of_its_own() {
     within(MOUNTED, || {
         let mut node = Node::start();
         for name in ["dev", "suid"] {
             let flag = format!("--allow-mount-options={name}");
-            refused(&node, &with_option(node.publication("pvc-1", "web"), name), &[name, &flag]);
-            let said = node.publication("pvc-1", "web").attribute("mountOptions", name);
-            refused(&node, &said, &[name, &flag]);
+            assert_refused(
+                &node,
+                &with_option(node.publication("pvc-1", "web"), name),
+                &[name, &flag],
+            );
+            let with_attribute = node.publication("pvc-1", "web").attribute("mountOptions", name);
+            assert_refused(&node, &with_attribute, &[name, &flag]);
         }
         let memory = with_option(node.publication("pvc-1", "web"), "cache-dir=memory");
-        refused(&node, &memory, &["cache-dir=memory"]);
+        assert_refused(&node, &memory, &["cache-dir=memory"]);
         let own = node.path("own-cache");
         let option = format!("cache-dir={},free-space-ratio=0.01", own.display());
         let pv = with_option(node.publication("pvc-1", "web"), &option);
@@ -239,7 +247,7 @@ fn a_volume_brings_no_devices_set_uid_programs_or_cache_directories_of_its_own()
 }
 
 #[test]
-fn an_inline_volume_needs_a_flag_and_does_not_say_where_its_data_lies() {
+fn an_inline_volume_needs_a_flag_and_cannot_choose_its_storage() {
     within(MOUNTED, || {
         let open = ["--allow-loopback", "--allow-local-storage=/"];
         let mut node = Node::start_allowing(&open);
@@ -248,11 +256,11 @@ fn an_inline_volume_needs_a_flag_and_does_not_say_where_its_data_lies() {
             inline.context.clear();
             inline.attribute("csi.storage.k8s.io/ephemeral", "true")
         };
-        refused(&node, &inline(&node), &["inline", "--allow-inline-volumes"]);
-        // Kubelet's own name for one, whatever a pod says it is.
+        assert_refused(&node, &inline(&node), &["inline", "--allow-inline-volumes"]);
+        // Kubelet's own form of id counts, whatever the pod claims.
         let name = format!("csi-{}", "0f".repeat(32));
         let hidden = Publication { volume: name, ..inline(&node) };
-        refused(
+        assert_refused(
             &node,
             &hidden.attribute("csi.storage.k8s.io/ephemeral", "false"),
             &["--allow-inline-volumes"],
@@ -275,11 +283,11 @@ fn an_inline_volume_needs_a_flag_and_does_not_say_where_its_data_lies() {
             let name = option.split('=').next().unwrap();
             let flag = format!("--allow-inline-options={name}");
             let pv = inline(&node).attribute("mountOptions", &format!("ro,{option}"));
-            refused(&node, &pv, &[name, &flag]);
+            assert_refused(&node, &pv, &[name, &flag]);
         }
         for name in ["subPath", "subdir"] {
             let pv = inline(&node).attribute(name, "pvc-1");
-            refused(&node, &pv, &[name, &format!("--allow-inline-options={name}")]);
+            assert_refused(&node, &pv, &[name, &format!("--allow-inline-options={name}")]);
         }
         assert!(!elsewhere.exists());
         let pv = inline(&node).attribute("mountOptions", "cache-size=100M,noatime");
@@ -294,7 +302,7 @@ fn an_inline_volume_needs_a_flag_and_does_not_say_where_its_data_lies() {
 }
 
 #[test]
-fn nobody_is_led_to_addresses_of_the_node_or_of_its_cloud() {
+fn addresses_of_the_node_and_of_its_cloud_are_refused() {
     within(MOUNTED, || {
         let node = Node::start_allowing(&["--allow-loopback"]);
         let pv = || {
@@ -309,16 +317,16 @@ fn nobody_is_led_to_addresses_of_the_node_or_of_its_cloud() {
             "tikv://169.254.169.254:80/p",
             "redis://master,169.254.169.254:80/1",
         ] {
-            refused(&node, &pv().secret("metaurl", url), &[flag]);
+            assert_refused(&node, &pv().secret("metaurl", url), &[flag]);
         }
         let at = |bucket: &str| {
             let url = RedisServer::shared().fresh_url();
             pv().secret("metaurl", &url).secret("bucket", bucket)
         };
-        refused(&node, &at("http://169.254.169.254/b"), &[flag]);
-        refused(&node, &at("http://[fd00:ec2::254]/b"), &[flag]);
+        assert_refused(&node, &at("http://169.254.169.254/b"), &[flag]);
+        assert_refused(&node, &at("http://[fd00:ec2::254]/b"), &[flag]);
         let proxied = at("http://10.0.0.1/b").secret("envs", "{HTTP_PROXY: 'http://169.254.1.1'}");
-        refused(&node, &proxied, &[flag]);
+        assert_refused(&node, &proxied, &[flag]);
 
         let strict = Node::start_allowing(&[]);
         let listener = Listener::start();
@@ -326,14 +334,14 @@ fn nobody_is_led_to_addresses_of_the_node_or_of_its_cloud() {
             let url = format!("redis://{host}:{}/1", listener.port);
             let pv = strict.publication("pvc-1", "web").secret("metaurl", &url);
             let pv = pv.secret("storage", "s3").secret("bucket", "http://10.0.0.1/b");
-            refused(&strict, &pv, &["--allow-loopback"]);
+            assert_refused(&strict, &pv, &["--allow-loopback"]);
         }
-        assert_eq!(listener.heard(), "");
+        assert_eq!(listener.received(), "");
     });
 }
 
 #[test]
-fn the_driver_lends_its_own_keys_to_nobody_unless_told_to() {
+fn the_drivers_own_keys_are_not_used_without_a_flag() {
     within(MOUNTED, || {
         let mut node = Node::start_allowing(&["--allow-loopback"]);
         let server = S3Server::start();
@@ -343,7 +351,7 @@ fn the_driver_lends_its_own_keys_to_nobody_unless_told_to() {
             pv.secret("bucket", &server.bucket("bucket"))
         };
         let asked = pv(&node).secret("envs", "{JFS_INSTANCE_CREDENTIALS: 'true'}");
-        refused(&node, &asked, &["JFS_INSTANCE_CREDENTIALS", flag]);
+        assert_refused(&node, &asked, &["JFS_INSTANCE_CREDENTIALS", flag]);
         assert!(node.stop());
 
         node.environment = vec![
@@ -362,7 +370,7 @@ fn the_driver_lends_its_own_keys_to_nobody_unless_told_to() {
 }
 
 #[test]
-fn a_path_of_a_volume_leads_neither_upwards_nor_to_what_is_the_drivers() {
+fn a_volume_path_has_no_parent_or_reserved_directory() {
     within(MOUNTED, || {
         let node = Node::start();
         for path in ["../x", "a/../../b", ".jfs-csi/volumes", "/.trash", ".snapshots/x"] {

@@ -10,10 +10,10 @@ use crate::csi::Node;
 use crate::support::command::run;
 use crate::support::timeout::within;
 
-/// Building the suite, on a machine that has nothing of it.
+/// The time limit, including a first build of the suite.
 const BUILD: Duration = Duration::from_mins(15);
 const LIMIT: Duration = Duration::from_mins(10);
-/// Calls of the suite that carry a Secret, by the names that it gives them.
+/// Calls of the suite that have a Secret, by the suite's names for them.
 const CALLS: &[&str] = &[
     "CreateVolumeSecret",
     "DeleteVolumeSecret",
@@ -43,7 +43,7 @@ fn csi_sanity_passes_in_full() {
         assert!(node.stop());
         let secrets = node.path("secrets");
         node.restart(&["--secrets-dir", secrets.to_str().unwrap()]);
-        fs::write(node.path("secrets.yaml"), for_all_calls(&node)).unwrap();
+        fs::write(node.path("secrets.yaml"), secrets_of_all_calls(&node)).unwrap();
         fs::write(node.path("mutable.yaml"), "upload-limit: \"100\"\n").unwrap();
         let file = |name: &str| node.path(name).display().to_string();
         let mut suite = Command::new(built.trim());
@@ -62,8 +62,8 @@ fn csi_sanity_passes_in_full() {
     });
 }
 
-/// The Secret for all calls, as the suite reads it.
-fn for_all_calls(node: &Node) -> String {
+/// Returns the Secret for all calls, in the suite's format.
+fn secrets_of_all_calls(node: &Node) -> String {
     let mut text = String::new();
     for call in CALLS {
         writeln!(text, "{call}:").unwrap();
