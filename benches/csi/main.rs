@@ -1,10 +1,10 @@
-//! Measures publishing: the first target of a volume, the next one, many volumes at once, and the memory of
-//! an idle volume.
+//! Measures publishing: the first target of a volume, the next one, many volumes at once, and the
+//! memory of an idle volume.
 //!
 //! usage: cargo bench --bench csi
 //!
-//! The driver is a separate process with a Redis server on the same machine; calls go over its socket, as
-//! kubelet's do. Results are printed, not asserted.
+//! The driver is a separate process with a Redis server on the same machine; calls go over its
+//! socket, as kubelet's do. Results are printed, not asserted.
 
 #![allow(
     clippy::panic,

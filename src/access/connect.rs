@@ -13,13 +13,14 @@ use crate::meta::{Meta, Options};
 use crate::options::storage::Bucket;
 use crate::options::told;
 
-/// How often to check whether another client has just formatted the file system, and the pause in between.
+/// How often to check whether another client has just formatted the file system, and the pause in
+/// between.
 const FORMAT_CHECKS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(300);
 
 impl Access {
-    /// Opens the metadata. Formats the file system only if there is none and the Secret names an object
-    /// store. An existing one is never formatted again; only its keys are updated.
+    /// Opens the metadata. Formats the file system only if there is none and the Secret names an
+    /// object store. An existing one is never formatted again; only its keys are updated.
     pub async fn connect(&self, options: Options) -> Result<Arc<Meta>> {
         let read_only = options.read_only;
         let meta = self.attach(options).await?;
@@ -42,7 +43,8 @@ impl Access {
         Ok(meta)
     }
 
-    /// Verifies that this access can open the file system that `meta` has open, by a login of its own.
+    /// Verifies that this access can open the file system that `meta` has open, by a login of its
+    /// own.
     pub async fn verify_login(&self, meta: &Meta) -> Result<()> {
         let options = Options { read_only: true, no_background_jobs: true, ..Options::default() };
         let own = self.attach(options).await?;
@@ -68,8 +70,8 @@ impl Access {
         Meta::attach_with(self.address.expose(), &env, &self.policy, options).await
     }
 
-    /// Updates the stored keys if the Secret has others, and notifies the subscribers of this client's
-    /// settings. Returns whether the keys have changed.
+    /// Updates the stored keys if the Secret has others, and notifies the subscribers of this
+    /// client's settings. Returns whether the keys have changed.
     pub async fn update_keys(&self, meta: &Meta) -> Result<bool> {
         if meta.facts().options.read_only {
             return Ok(false);

@@ -11,15 +11,15 @@ use crate::error::{Error, Result};
 
 const REDIS_PORT: &str = "6379";
 
-/// Returns a digest of the metadata's location and the file system's name. Credentials and connection
-/// options do not matter.
+/// Returns a digest of the metadata's location and the file system's name. Credentials and
+/// connection options do not matter.
 pub fn of_file_system(address: &str, name: &str) -> String {
     let text = format!("{}\n{name}", normalized(address));
     hex(digest(&SHA256, text.as_bytes()).as_ref())
 }
 
-/// Returns a digest of credentials, keyed with a secret of this process: it shows only whether two are
-/// equal. Fields are prefixed with their lengths.
+/// Returns a digest of credentials, keyed with a secret of this process: it shows only whether two
+/// are equal. Fields are prefixed with their lengths.
 pub fn of_credentials<'a>(fields: impl IntoIterator<Item = &'a str>) -> Result<String> {
     static KEY: OnceLock<[u8; 32]> = OnceLock::new();
     let key = if let Some(key) = KEY.get() {

@@ -91,8 +91,8 @@ impl Environment {
         Ok(env)
     }
 
-    /// Returns a variable for the metadata engine. The password file is read here and passed as a password,
-    /// so that nothing else opens it.
+    /// Returns a variable for the metadata engine. The password file is read here and passed as a
+    /// password, so that nothing else opens it.
     pub fn meta(&self, name: &str, from_file: &Secret) -> Option<String> {
         let variable = |name: &str| self.meta.get(name).map(|value| value.expose().to_owned());
         match name {

@@ -1,7 +1,8 @@
-//! Access to a file system, as a Kubernetes Secret describes it: metadata address, object store, keys.
+//! Access to a file system, as a Kubernetes Secret describes it: metadata address, object store,
+//! keys.
 //!
-//! Owns the keys of such a Secret and their meaning. They apply to this file system alone: nothing gets
-//! into the environment of the process, a log or an error.
+//! Owns the keys of such a Secret and their meaning. They apply to this file system alone: nothing
+//! gets into the environment of the process, a log or an error.
 
 mod connect;
 mod digest;
@@ -40,8 +41,8 @@ pub struct Access {
 }
 
 impl Access {
-    /// Reads a Secret. Refuses unknown keys, invalid values and what the policy forbids, by the name of the
-    /// key.
+    /// Reads a Secret. Refuses unknown keys, invalid values and what the policy forbids, by the
+    /// name of the key.
     pub fn from_secret<'a>(
         secret: impl IntoIterator<Item = (&'a String, &'a String)>,
         policy: &Arc<Policy>,
@@ -54,14 +55,14 @@ impl Access {
         &self.name
     }
 
-    /// Returns the id of the file system: the same for every spelling of its address, and for all passwords.
-    /// Reveals nothing of the address.
+    /// Returns the id of the file system: the same for every spelling of its address, and for all
+    /// passwords. Reveals nothing of the address.
     pub fn id(&self) -> String {
         digest::of_file_system(self.address.expose(), &self.name)
     }
 
-    /// Returns a digest of users, passwords, keys and endpoints. It is equal for equal credentials, reveals
-    /// nothing of them, and is valid only within this process.
+    /// Returns a digest of users, passwords, keys and endpoints. It is equal for equal credentials,
+    /// reveals nothing of them, and is valid only within this process.
     pub fn credential(&self) -> &str {
         &self.credential
     }
@@ -81,8 +82,8 @@ impl Access {
         self.env.unused_variables()
     }
 
-    /// Whether the Secret names an object store, so that the file system may be formatted and its keys be kept
-    /// up to date.
+    /// Whether the Secret names an object store, so that the file system may be formatted and its
+    /// keys be kept up to date.
     fn has_object_store(&self) -> bool {
         self.format.storage.storage.is_some() && self.format.storage.bucket.is_some()
     }

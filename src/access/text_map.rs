@@ -6,8 +6,8 @@ use super::Pairs;
 use crate::error::{Error, Result};
 use crate::secret::Secret;
 
-/// Parses a map. Values are text as written, also `0123` and `yes`. Errors name the key and the line,
-/// never the content.
+/// Parses a map. Values are text as written, also `0123` and `yes`. Errors name the key and the
+/// line, never the content.
 pub fn read(key: &str, text: &str) -> Result<Pairs> {
     let fail = |what: &str| Error::bad_input(format!("secret key {key}: {what}"));
     let mut pairs = Pairs::new();

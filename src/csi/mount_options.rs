@@ -12,8 +12,8 @@ pub struct ParsedOptions {
     pub unused: Vec<String>,
 }
 
-/// Parses lists of options; later lists override earlier ones. Refuses unknown options and options that
-/// the author may not use, by name.
+/// Parses lists of options; later lists override earlier ones. Refuses unknown options and options
+/// that the author may not use, by name.
 pub fn read(policy: &Policy, author: Author, lists: &[&str]) -> Result<ParsedOptions> {
     let mut args = MountArgs::from_lists(lists.iter().copied())
         .map_err(|error| Error::bad_input(format!("mount options: {error:#}")))?;

@@ -1,8 +1,8 @@
-//! Records of volumes and snapshots, kept in the file system itself, where every controller and node can
-//! read them.
+//! Records of volumes and snapshots, kept in the file system itself, where every controller and
+//! node can read them.
 //!
-//! A record is the target of a symbolic link, `/.jfs-csi/<kind>/<id>`. One metadata transaction writes it,
-//! it needs no object, and `readlink` shows it.
+//! A record is the target of a symbolic link, `/.jfs-csi/<kind>/<id>`. One metadata transaction
+//! writes it, it needs no object, and `readlink` shows it.
 
 use std::collections::BTreeMap;
 
@@ -82,20 +82,20 @@ impl VolumeRecord {
 }
 
 /// A kind of record.
-pub trait Record: Serialize + DeserializeOwned + Send {
+pub trait ControllerRecord: Serialize + DeserializeOwned + Send {
     /// The directory of these records.
     const DIRECTORY: &'static str;
     fn id(&self) -> &str;
 }
 
-impl Record for VolumeRecord {
+impl ControllerRecord for VolumeRecord {
     const DIRECTORY: &'static str = "volumes";
     fn id(&self) -> &str {
         &self.id
     }
 }
 
-impl Record for SnapshotRecord {
+impl ControllerRecord for SnapshotRecord {
     const DIRECTORY: &'static str = "snapshots";
     fn id(&self) -> &str {
         &self.id
@@ -103,7 +103,7 @@ impl Record for SnapshotRecord {
 }
 
 /// Reads a record by its id.
-pub async fn read<T: Record>(meta: &Meta, id: &str) -> Result<Option<T>> {
+pub async fn read<T: ControllerRecord>(meta: &Meta, id: &str) -> Result<Option<T>> {
     let Ok(name) = Name::new(id) else { return Ok(None) };
     let Some(dir) = find_directory(meta, T::DIRECTORY).await? else { return Ok(None) };
     match meta.lookup(&Caller::root(), dir, &name).await {
@@ -114,7 +114,7 @@ pub async fn read<T: Record>(meta: &Meta, id: &str) -> Result<Option<T>> {
 }
 
 /// Writes a record. Readers see either the old one or the new one.
-pub async fn write<T: Record>(meta: &Meta, record: &T) -> Result<()> {
+pub async fn write<T: ControllerRecord>(meta: &Meta, record: &T) -> Result<()> {
     let text = serde_json::to_vec(record)
         .map_err(|error| Error::bad_input(format!("record of {}: {error}", record.id())))?;
     if text.len() > MAX_RECORD || record.id().len() > MAX_ID {
@@ -141,7 +141,7 @@ pub async fn write<T: Record>(meta: &Meta, record: &T) -> Result<()> {
 }
 
 /// Removes a record. Succeeds if there is none.
-pub async fn remove<T: Record>(meta: &Meta, id: &str) -> Result<()> {
+pub async fn remove<T: ControllerRecord>(meta: &Meta, id: &str) -> Result<()> {
     let Some(dir) = find_directory(meta, T::DIRECTORY).await? else { return Ok(()) };
     match meta.unlink_with(&Caller::root(), dir, &Name::new(id)?, true).await {
         Err(Error::NotFound) => Ok(()),
@@ -150,7 +150,7 @@ pub async fn remove<T: Record>(meta: &Meta, id: &str) -> Result<()> {
 }
 
 /// Returns the ids of all records, sorted.
-pub async fn ids<T: Record>(meta: &Meta) -> Result<Vec<String>> {
+pub async fn ids<T: ControllerRecord>(meta: &Meta) -> Result<Vec<String>> {
     let Some(dir) = find_directory(meta, T::DIRECTORY).await? else { return Ok(Vec::new()) };
     let entries = meta.entries(dir, false).await?;
     let links = entries.into_iter().filter(|entry| entry.kind == FileKind::Symlink);
@@ -162,15 +162,15 @@ pub async fn ids<T: Record>(meta: &Meta) -> Result<Vec<String>> {
 }
 
 /// Returns all records, sorted by id.
-pub async fn all<T: Record>(meta: &Meta) -> Result<Vec<T>> {
+pub async fn all<T: ControllerRecord>(meta: &Meta) -> Result<Vec<T>> {
     let ids = ids::<T>(meta).await?;
     let read = stream::iter(ids).map(|id| async move { read::<T>(meta, &id).await });
     let records: Vec<Option<T>> = read.buffered(CONCURRENT_READS).try_collect().await?;
     Ok(records.into_iter().flatten().collect())
 }
 
-/// Removes what interrupted calls left behind: replacements of records, and prepared directories that were
-/// never moved to their paths.
+/// Removes what interrupted calls left behind: replacements of records, and prepared directories
+/// that were never moved to their paths.
 pub async fn remove_leftovers(meta: &Meta) -> Result<()> {
     let cutoff = Timestamp::now().sec - 3600;
     if let Some(prepared) = find_directory(meta, PREPARED_DIR).await? {
@@ -230,7 +230,7 @@ pub async fn ensure_subdirectory(meta: &Meta, dir: Ino, name: &str, mode: u16) -
     }
 }
 
-async fn decode<T: Record>(meta: &Meta, id: &str, ino: Ino) -> Result<T> {
+async fn decode<T: ControllerRecord>(meta: &Meta, id: &str, ino: Ino) -> Result<T> {
     let text = meta.readlink(ino).await?;
     serde_json::from_slice(&text)
         .map_err(|error| Error::damaged(format!("/{CONTROLLER_DIR}/{}/{id}", T::DIRECTORY), error))

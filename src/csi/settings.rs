@@ -95,27 +95,29 @@ pub struct Settings {
     /// Address of /healthz and /readyz, for kubelet
     #[arg(long, env = "JFS_CSI_HEALTH", value_name = "ADDRESS", default_value = "0.0.0.0:9568")]
     pub health: SocketAddr,
-    /// Memory for the data of all volumes, in MiB unless a unit is given; by default a part of the memory
-    /// limit of the container
+    /// Memory for the data of all volumes, in MiB unless a unit is given; by default a part of the
+    /// memory limit of the container
     #[arg(long, env = "JFS_CSI_MEMORY_BUDGET", value_parser = parse_mebibytes)]
     pub memory_budget: Option<u64>,
     /// Maximum number of volumes; by default as many as fit into the memory of the container
     #[arg(long, env = "JFS_CSI_MAX_VOLUMES", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_volumes: Option<u64>,
-    /// Virtual files (.control, .stats, .config, .accesslog) of volumes: those that show only the volume
-    /// itself, none, or all of JuiceFS, which also name the bucket and show the activity of other volumes
+    /// Virtual files (.control, .stats, .config, .accesslog) of volumes: those that show only the
+    /// volume itself, none, or all of JuiceFS, which also name the bucket and show the activity of
+    /// other volumes
     #[arg(long, env = "JFS_CSI_VIRTUAL_FILES", value_enum, default_value = "own")]
     pub virtual_files: VirtualFiles,
     /// Directories of the block cache
     #[arg(long, env = "JFS_CSI_CACHE_DIR", default_value = "/var/jfsCache")]
     pub cache_dir: String,
-    /// Take over cache directories without an owner, such as those of mount pods, with their content. They go
-    /// to the first published volume with their UUID: only for nodes with one tenant
+    /// Take over cache directories without an owner, such as those of mount pods, with their
+    /// content. They go to the first published volume with their UUID: only for nodes with one
+    /// tenant
     #[arg(long, env = "JFS_CSI_TAKE_OVER_CACHE")]
     pub take_over_cache: bool,
-    /// Settings of the block cache, as a list of mount options: cache-size, cache-items, cache-mode,
-    /// cache-eviction, cache-expire, cache-scan-interval, free-space-ratio, max-stage-write,
-    /// verify-cache-checksum
+    /// Settings of the block cache, as a list of mount options: cache-size, cache-items,
+    /// cache-mode, cache-eviction, cache-expire, cache-scan-interval, free-space-ratio,
+    /// max-stage-write, verify-cache-checksum
     #[arg(long, env = "JFS_CSI_CACHE_OPTIONS", value_name = "LIST", default_value = "")]
     pub cache_options: String,
     /// Time to finish calls and store data before the driver stops
@@ -153,7 +155,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Opens the mounts of this node, if there is a node service, with what an earlier process published.
+    /// Opens the mounts of this node, if there is a node service, with what an earlier process
+    /// published.
     pub(super) fn mounts(&self) -> Result<Option<Arc<Mounts>>> {
         if !self.mode.has_node() {
             return Ok(None);

@@ -1,7 +1,7 @@
 //! Limits on connections: few for each client, few in total, and none for long.
 //!
-//! A new connection is always accepted. If there are too many, the oldest connection of the client with most
-//! connections is closed. So a client that keeps connections open harms only itself.
+//! A new connection is always accepted. If there are too many, the oldest connection of the client
+//! with most connections is closed. So a client that keeps connections open harms only itself.
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv6Addr};
@@ -81,7 +81,8 @@ impl Connections {
 }
 
 impl OpenConnections {
-    /// Removes the connection that has to be closed for a new one of this client, if there are too many.
+    /// Removes the connection that has to be closed for a new one of this client, if there are too
+    /// many.
     fn make_room(&mut self, client: IpAddr, limits: &ConnectionLimits) -> Option<AbortHandle> {
         let count = |client| self.connections.iter().filter(|one| one.client == client).count();
         let from = if count(client) >= limits.per_client {
@@ -103,7 +104,8 @@ impl Drop for RemoveOnDrop {
     }
 }
 
-/// Returns the address that identifies a client: for IPv6 its /64 network, as a host has all its addresses.
+/// Returns the address that identifies a client: for IPv6 its /64 network, as a host has all its
+/// addresses.
 fn client_address(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => {

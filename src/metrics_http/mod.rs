@@ -31,7 +31,8 @@ const MAX_REQUEST: usize = 16 << 10;
 /// The pause before accepting again after an error, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Listens on an address, or on any port of it if `any_port` is set and the port is in use. Logs the URL of
+/// Listens on an address, or on any port of it if `any_port` is set and the port is in use. Logs
+/// the URL of
 /// `page`.
 pub async fn listen(address: SocketAddr, page: &str, any_port: bool) -> io::Result<TcpListener> {
     let listener = match TcpListener::bind(address).await {
@@ -71,8 +72,8 @@ impl Body for TextBody {
     }
 }
 
-/// Serves what `handler` returns for a method and a path, forever. A connection serves one request, so that
-/// none is idle for long.
+/// Serves what `handler` returns for a method and a path, forever. A connection serves one request,
+/// so that none is idle for long.
 pub async fn serve<A>(listener: TcpListener, limits: ConnectionLimits, handler: A)
 where
     A: Fn(&Method, &str) -> Response<TextBody> + Clone + Send + Sync + 'static,

@@ -48,8 +48,8 @@ impl NodeCache {
         Ok(Self { args: read.cache, max_stage_write: read.storage.max_stage_write })
     }
 
-    /// Replaces the cache options of a volume by those of the node. The directory is replaced too, unless the
-    /// volume was allowed to choose its own.
+    /// Replaces the cache options of a volume by those of the node. The directory is replaced too,
+    /// unless the volume was allowed to choose its own.
     pub fn apply_to(&self, args: &mut MountArgs) -> Result<()> {
         let (node, cache) = (&self.args, &mut args.cache);
         if node.cache_size == 0 {

@@ -28,8 +28,8 @@ pub struct PvReport {
     pub condition: Condition,
 }
 
-/// Examines a volume. Takes a few seconds at most, even if its stores do not respond. Logs a condition that
-/// has changed.
+/// Examines a volume. Takes a few seconds at most, even if its stores do not respond. Logs a
+/// condition that has changed.
 pub async fn report(id: &VolumeId, state: &PvState) -> PvReport {
     let Some(mount) = &state.mount else {
         let message = "not mounted since the driver was restarted; it is mounted again when it is \

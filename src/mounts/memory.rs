@@ -1,7 +1,8 @@
 //! How the memory of this process is divided, and how many volumes fit into it.
 //!
-//! Everything that grows with the activity of tenants has its own bound, derived from the memory limit of the
-//! process. The rest is the budget for data. The constant sizes are measured, see docs/kubernetes.md.
+//! Everything that grows with the activity of tenants has its own bound, derived from the memory
+//! limit of the process. The rest is the budget for data. The constant sizes are measured, see
+//! docs/kubernetes.md.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +34,8 @@ const MAX_VOLUMES: u64 = 1000;
 pub struct MemorySizes {
     /// Data: blocks that are written, read, read ahead and cached.
     pub budget: u64,
-    /// Data beyond the budget, for a mount or file system to make progress when others hold all of it.
+    /// Data beyond the budget, for a mount or file system to make progress when others hold all of
+    /// it.
     pub excess: u64,
     /// Kernel requests of all mounts; at worst twice as much, and half of it stays allocated.
     pub requests: u64,

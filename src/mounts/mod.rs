@@ -1,7 +1,8 @@
-//! The PVs of this node: each is a FUSE mount of this process, bind-mounted at the targets of its pods.
+//! The PVs of this node: each is a FUSE mount of this process, bind-mounted at the targets of its
+//! pods.
 //!
-//! Owns the table of published PVs, its copy on disk, and what all mounts share: memory, caches, connections.
-//! Knows nothing of gRPC.
+//! Owns the table of published PVs, its copy on disk, and what all mounts share: memory, caches,
+//! connections. Knows nothing of gRPC.
 
 mod cache;
 mod condition;
@@ -80,9 +81,9 @@ pub struct Mounts {
 }
 
 impl Mounts {
-    /// Takes over what an earlier process published. Its targets stay, although nothing serves them, until
-    /// they are published again or unpublished: without a mount, a pod would write into a directory of the
-    /// node. Its mounts in the state directory are unmounted.
+    /// Takes over what an earlier process published. Its targets stay, although nothing serves
+    /// them, until they are published again or unpublished: without a mount, a pod would write into
+    /// a directory of the node. Its mounts in the state directory are unmounted.
     pub fn open(options: NodeOptions) -> Result<Arc<Self>> {
         let state_dir = StateDir::open(&options.state_dir)?;
         for point in mounts_below(state_dir.mount_points_dir()) {
@@ -133,7 +134,7 @@ impl Mounts {
         self.sizes.volumes
     }
 
-    /// Returns usage and condition; NotFound if the volume is not published here.
+    /// Returns usage and condition; `NotFound` if the volume is not published here.
     pub async fn report(&self, volume: &VolumeId) -> Result<PvReport> {
         let pv = self.find(volume).ok_or(Error::NotFound)?;
         let Ok(state) = timeout(LOCK_TIMEOUT, pv.lock()).await else {
@@ -145,7 +146,8 @@ impl Mounts {
         Ok(condition::report(volume, &state).await)
     }
 
-    /// Whether a volume is published at a target here. Returns true if another operation does not complete.
+    /// Whether a volume is published at a target here. Returns true if another operation does not
+    /// complete.
     pub async fn is_published(&self, volume: &VolumeId, target: &Path) -> bool {
         let Some(pv) = self.find(volume) else { return false };
         match timeout(LOCK_TIMEOUT, pv.lock()).await {
@@ -187,7 +189,8 @@ impl Mounts {
         joined("noting a volume", recorded).await
     }
 
-    /// Returns the PV of an id; adds it to the table if there is room. Published PVs stay even if there is not.
+    /// Returns the PV of an id; adds it to the table if there is room. Published PVs stay even if
+    /// there is not.
     fn pv(&self, id: &VolumeId) -> Result<Arc<Pv>> {
         let mut table = self.table();
         if let Some(known) = table.get(id) {

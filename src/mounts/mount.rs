@@ -87,8 +87,8 @@ impl Mount {
         self.file_system.volume.meta()
     }
 
-    /// Checks that an access may use this mount: it must name the same file system, and have either the
-    /// credentials of the last publish or others that can log in by themselves.
+    /// Checks that an access may use this mount: it must name the same file system, and have either
+    /// the credentials of the last publish or others that can log in by themselves.
     pub async fn authorize(&mut self, access: &Access) -> Result<()> {
         if access.id() != self.file_system_id {
             return Err(Error::Refused(format!(
@@ -105,7 +105,8 @@ impl Mount {
         Ok(())
     }
 
-    /// Gives the volume with its content to the group of a pod, unless its root belongs to the group already.
+    /// Gives the volume with its content to the group of a pod, unless its root belongs to the
+    /// group already.
     pub async fn set_group(&self, group: u32) -> Result<()> {
         let (meta, progress) = (self.meta(), Progress::default());
         if !meta.facts().options.read_only
@@ -160,7 +161,8 @@ impl Mount {
         }
     }
 
-    /// Unmounts and stores written data. The caller must release the file system even after an error.
+    /// Unmounts and stores written data. The caller must release the file system even after an
+    /// error.
     pub async fn close(self) -> (OpenFileSystem, Result<()>) {
         let Self { file_system, mounted, .. } = self;
         (file_system, mounted.close().await)

@@ -1,9 +1,9 @@
 //! The file systems that are open on this node, shared by mounts.
 //!
-//! Mounts of one file system with the same credentials and options share a metadata client, a block store
-//! and an upload pool. Other credentials open their own client, and so have to log in. A mount with a
-//! bandwidth limit has its own block store over the shared metadata. Mounts with the same cache directories
-//! share one cache, in which each file system has its own part.
+//! Mounts of one file system with the same credentials and options share a metadata client, a block
+//! store and an upload pool. Other credentials open their own client, and so have to log in. A
+//! mount with a bandwidth limit has its own block store over the shared metadata. Mounts with the
+//! same cache directories share one cache, in which each file system has its own part.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -97,7 +97,8 @@ impl OpenFileSystems {
         }
     }
 
-    /// Releases a file system. The last user closes it; the next one uploads what is staged on disk.
+    /// Releases a file system. The last user closes it; the next one uploads what is staged on
+    /// disk.
     pub async fn release(&self, opened: OpenFileSystem) {
         let OpenFileSystem { volume, cache, meta_key, volume_key, cache_key } = opened;
         drop(volume);
@@ -203,7 +204,8 @@ async fn close_meta(meta: Arc<Meta>) {
     }
 }
 
-/// The key of a block store: mounts share it if they transfer data in the same way and without limits.
+/// The key of a block store: mounts share it if they transfer data in the same way and without
+/// limits.
 fn volume_key(id: &VolumeId, args: &MountArgs, meta_key: &str) -> String {
     let mut key = format!("{meta_key} {:?} {:?}", args.storage, args.cache);
     if has_own_store(args) {

@@ -46,8 +46,9 @@ pub struct MountLimits {
 }
 
 impl Mounts {
-    /// Publishes a volume at a target, and mounts it first if needed. Repeating it applies changed keys and
-    /// limits, and mounts it again if the mount was lost. Returns whether it was not published there before.
+    /// Publishes a volume at a target, and mounts it first if needed. Repeating it applies changed
+    /// keys and limits, and mounts it again if the mount was lost. Returns whether it was not
+    /// published there before.
     pub async fn publish(&self, mut request: PublishRequest) -> Result<bool> {
         self.options.cache.apply_to(&mut request.args)?;
         self.targets.check(&request.target)?;
@@ -92,7 +93,8 @@ impl Mounts {
             }
         }
         if state.target(&target.path).is_none() {
-            // Once for each pod: kubelet repeats publishes, and the pod may have changed groups of files since.
+            // Once for each pod: kubelet repeats publishes, and the pod may have changed groups of
+            // files since.
             if let (Some(mount), Some(group), false) =
                 (&state.mount, request.group, target.read_only)
             {

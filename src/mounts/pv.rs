@@ -68,7 +68,8 @@ impl PvState {
         }
     }
 
-    /// Bind-mounts the PV at the target, unless it is mounted there already. Returns whether it was not.
+    /// Bind-mounts the PV at the target, unless it is mounted there already. Returns whether it was
+    /// not.
     pub async fn bind(&self, root: &TargetRoot, target: &Target) -> Result<bool> {
         let Some(mount) = &self.mount else { return Ok(false) };
         let (point, device) = (mount.point().to_owned(), mount.device().to_owned());

@@ -35,7 +35,8 @@ impl<T> Default for RefCountedMap<T> {
 }
 
 impl<T: Clone> RefCountedMap<T> {
-    /// Returns the value, opening it for its first user. Every user must call [`RefCountedMap::release`].
+    /// Returns the value, opening it for its first user. Every user must call
+    /// [`RefCountedMap::release`].
     pub async fn acquire<F: Future<Output = Result<T>>>(
         &self,
         key: &str,

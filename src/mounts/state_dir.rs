@@ -95,7 +95,8 @@ impl StateDir {
         }
     }
 
-    /// Returns all records. An unreadable file is logged and renamed, so that it affects only its own volume.
+    /// Returns all records. An unreadable file is logged and renamed, so that it affects only its
+    /// own volume.
     pub fn all(&self) -> Result<Vec<(VolumeId, PvRecord)>> {
         let mut records = Vec::new();
         for entry in fs::read_dir(&self.records).map_err(|error| fault(&self.records, &error))? {

@@ -17,8 +17,8 @@ use crate::meta::client::{Progress, Removal};
 use crate::meta::{Caller, Ino, Name};
 
 impl Mounts {
-    /// Unpublishes a target. With the last one, unmounts the volume and stores all written data. Succeeds if
-    /// the target is not published.
+    /// Unpublishes a target. With the last one, unmounts the volume and stores all written data.
+    /// Succeeds if the target is not published.
     pub async fn unpublish(&self, volume: &VolumeId, target: &Path) -> Result<()> {
         let (root, path) = (self.targets.clone(), target.to_owned());
         let gone = tokio::task::spawn_blocking(move || root.unbind(&path));
@@ -36,8 +36,9 @@ impl Mounts {
         }
     }
 
-    /// Unmounts all volumes concurrently and stores written data. Targets stay, but do not respond until they
-    /// are published again. Returns how many volumes could not store everything within `patience`.
+    /// Unmounts all volumes concurrently and stores written data. Targets stay, but do not respond
+    /// until they are published again. Returns how many volumes could not store everything within
+    /// `patience`.
     pub async fn drain(&self, patience: Duration) -> usize {
         let drained = self.all().into_iter().map(|pv| async move {
             let closed = timeout(patience, async {

@@ -1,7 +1,7 @@
 //! Network addresses that the driver may connect to.
 //!
-//! A host name is checked by the addresses that it resolves to at the moment of connecting, so a DNS answer
-//! that changes in between gains nothing.
+//! A host name is checked by the addresses that it resolves to at the moment of connecting, so a
+//! DNS answer that changes in between gains nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

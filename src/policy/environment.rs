@@ -21,7 +21,8 @@ const FILE_VARIABLES: &[&str] = &[
     "SSL_CERT_FILE",
 ];
 
-/// Variables of the process that every file system may use: they describe the network and identify nobody.
+/// Variables of the process that every file system may use: they describe the network and identify
+/// nobody.
 const PROCESS_VARIABLES: &[&str] = &[
     "ALICLOUD_REGION_ID",
     "AWS_DEFAULT_REGION",
@@ -45,8 +46,8 @@ impl Policy {
         Ok(())
     }
 
-    /// Checks whether the identity of this process or machine may be used in place of missing keys. `what`
-    /// names the setting that requests it.
+    /// Checks whether the identity of this process or machine may be used in place of missing keys.
+    /// `what` names the setting that requests it.
     pub fn check_instance_credentials(&self, what: &str) -> Result<()> {
         if self.allows_instance_credentials() {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Files that a Secret, an option or an address names: certificates, keys, passwords.
 //!
-//! A driver opens them only below one directory that the administrator chose. The kernel enforces that while
-//! it resolves the path, so nothing can be exchanged in between.
+//! A driver opens them only below one directory that the administrator chose. The kernel enforces
+//! that while it resolves the path, so nothing can be exchanged in between.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,7 +22,8 @@ const MAX_SIZE: u64 = 1 << 20;
 const BENEATH: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
-/// Where kubelet keeps the files of a mounted Secret. The visible names are symbolic links to there.
+/// Where kubelet keeps the files of a mounted Secret. The visible names are symbolic links to
+/// there.
 const KUBELET_DATA_DIR: &str = "..data";
 
 /// An open file, which stays the same whatever happens to its path.
@@ -33,8 +34,8 @@ pub struct OpenedFile {
 }
 
 impl Policy {
-    /// Refuses a file that may not be named, without checking whether it exists. `what` names the setting
-    /// that refers to it.
+    /// Refuses a file that may not be named, without checking whether it exists. `what` names the
+    /// setting that refers to it.
     pub fn check_file(&self, what: &str, path: &Path) -> Result<()> {
         let Some(flags) = self.flags() else { return Ok(()) };
         match &flags.allow_files_below {

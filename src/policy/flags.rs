@@ -20,8 +20,8 @@ pub const INLINE_OPTIONS: &str = "--allow-inline-options";
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "What volumes may use")]
 pub struct Flags {
-    /// Metadata in SQLite and behind unix sockets, and objects in files, below this directory of the
-    /// host
+    /// Metadata in SQLite and behind unix sockets, and objects in files, below this directory of
+    /// the host
     #[arg(long, env = "JFS_CSI_ALLOW_LOCAL_STORAGE", value_name = "DIR")]
     pub allow_local_storage: Option<PathBuf>,
     /// Files (keys, certificates, passwords) that Secrets and addresses name, below this directory
@@ -42,8 +42,8 @@ pub struct Flags {
     /// Mount options of PVs and classes that are otherwise refused: dev, suid, cache-dir
     #[arg(long, env = "JFS_CSI_ALLOW_MOUNT_OPTIONS", value_name = "NAMES", value_delimiter = ',')]
     pub allow_mount_options: Vec<String>,
-    /// Mount options and attributes of inline volumes that affect more than the volume's own users, such as
-    /// subPath
+    /// Mount options and attributes of inline volumes that affect more than the volume's own users,
+    /// such as subPath
     #[arg(long, env = "JFS_CSI_ALLOW_INLINE_OPTIONS", value_name = "NAMES", value_delimiter = ',')]
     pub allow_inline_options: Vec<String>,
 }

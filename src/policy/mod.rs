@@ -1,13 +1,14 @@
 //! The policy: what tenants may make the driver use.
 //!
-//! Secrets, parameters of classes, attributes and options of volumes, and the settings stored in a tenant's
-//! metadata are untrusted input. Each may name a store, a file, an address or an option, which the driver
-//! would use with its own privileges. So by default only stores on the network are allowed, and an
-//! administrator allows more by flags. A refusal names what was refused and the flag that would allow it,
-//! and comes before anything is opened. A client on a bare host acts for the user who started it and is
-//! not restricted.
+//! Secrets, parameters of classes, attributes and options of volumes, and the settings stored in a
+//! tenant's metadata are untrusted input. Each may name a store, a file, an address or an option,
+//! which the driver would use with its own privileges. So by default only stores on the network are
+//! allowed, and an administrator allows more by flags. A refusal names what was refused and the
+//! flag that would allow it, and comes before anything is opened. A client on a bare host acts for
+//! the user who started it and is not restricted.
 //!
-//! The layers that open something call this module at the moment of opening, so nothing bypasses it.
+//! The layers that open something call this module at the moment of opening, so nothing bypasses
+//! it.
 
 mod endpoints;
 mod environment;

@@ -144,16 +144,16 @@ const NODE_CACHE_OPTIONS: &[&str] = &[
     "verify-cache-checksum",
 ];
 
-/// What `--allow-mount-options` can allow: devices and set-uid programs affect the node, and a cache
-/// directory is on the node.
+/// What `--allow-mount-options` can allow: devices and set-uid programs affect the node, and a
+/// cache directory is on the node.
 pub const ALLOWABLE: &[&str] = &["dev", "suid", "cache-dir"];
 
 /// Attributes that choose a directory of the file system.
 const DIRECTORY_ATTRIBUTES: &[&str] = &["subPath", "subdir"];
 
 impl Policy {
-    /// Checks whether the author may use these options. Returns those without effect, because the node sets
-    /// them.
+    /// Checks whether the author may use these options. Returns those without effect, because the
+    /// node sets them.
     pub fn check_options<'a>(
         &self,
         author: Author,

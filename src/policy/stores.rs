@@ -74,7 +74,8 @@ impl Policy {
         if !is_plain(path) || !path.starts_with(dir) {
             return Err(outside());
         }
-        // Existing parts may be symbolic links; missing ones are created within the last existing one.
+        // Existing parts may be symbolic links; missing ones are created within the last existing
+        // one.
         let real = |path: &Path| path.ancestors().find_map(|part| part.canonicalize().ok());
         let (real_dir, real_path) = (real(dir), real(path));
         match (real_dir, real_path) {

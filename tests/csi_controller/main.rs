@@ -1,5 +1,5 @@
-//! The controller of the CSI driver over its socket, on a real Redis server: the program is started as
-//! Kubernetes starts it, and called as its sidecars call it.
+//! The controller of the CSI driver over its socket, on a real Redis server: the program is started
+//! as Kubernetes starts it, and called as its sidecars call it.
 #![cfg(test)]
 
 #[path = "../support/mod.rs"]

@@ -1,4 +1,5 @@
-//! What a Secret and a class may name: the controller has a token, and reads the Secrets of all tenants.
+//! What a Secret and a class may name: the controller has a token, and reads the Secrets of all
+//! tenants.
 
 use std::sync::{Arc, Mutex};
 

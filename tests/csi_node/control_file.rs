@@ -1,5 +1,5 @@
-//! Root in the pod of one volume cannot affect another volume of the same file system through `.control`, and
-//! other users in the pod can do no more than by system calls.
+//! Root in the pod of one volume cannot affect another volume of the same file system through
+//! `.control`, and other users in the pod can do no more than by system calls.
 
 use std::fs::{self, File};
 use std::io;
@@ -56,14 +56,15 @@ impl Tenants {
     }
 }
 
-/// Sends a request through `.control` of a mount, and returns the response after the progress frames.
+/// Sends a request through `.control` of a mount, and returns the response after the progress
+/// frames.
 fn call(mount: &Path, op: u32, body: &[u8]) -> Vec<u8> {
     let dir = File::open(mount).unwrap();
     call_in(&dir, op, body)
 }
 
-/// Repeats a request that was interrupted: a program that another test starts inherits the handle until it
-/// calls exec, and closing that copy interrupts the request.
+/// Repeats a request that was interrupted: a program that another test starts inherits the handle
+/// until it calls exec, and closing that copy interrupts the request.
 fn call_in(dir: &File, op: u32, body: &[u8]) -> Vec<u8> {
     const EINTR: [u8; 1] = [4];
     loop {

@@ -61,7 +61,8 @@ fn wrong_keys_are_refused_and_the_volume_keeps_its_working_keys() {
         let refused = node.publish(&bad).unwrap_err();
         assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
         assert!(!refused.message().contains("not the secret"), "{refused}");
-        // The message is always the same, so that Kubernetes counts one event instead of creating many.
+        // The message is always the same, so that Kubernetes counts one event instead of creating
+        // many.
         assert!(refused.message().contains("cannot put a test object"), "{refused}");
         assert_eq!(node.publish(&bad).unwrap_err().message(), refused.message());
         assert_eq!(warnings(&node), before + 2, "one for each attempt: {}", node.log());

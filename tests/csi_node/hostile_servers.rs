@@ -1,4 +1,5 @@
-//! Servers that a tenant controls: whatever they send, the driver and the volumes of others keep working.
+//! Servers that a tenant controls: whatever they send, the driver and the volumes of others keep
+//! working.
 
 use std::fs;
 use std::time::Duration;

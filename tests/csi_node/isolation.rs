@@ -17,6 +17,16 @@ use crate::support::juicefs;
 use crate::support::redis::RedisServer;
 use crate::support::timeout::{MOUNTED, on_timeout, within};
 
+/// Starts a Redis server that a test stops by SIGSTOP, and continues it if the test times out.
+fn redis_to_pause() -> (RedisServer, Pid) {
+    let server = RedisServer::start();
+    let pid = Pid::from_raw(server.pid().try_into().unwrap());
+    on_timeout(move || {
+        let _ = kill(pid, Signal::SIGCONT);
+    });
+    (server, pid)
+}
+
 #[test]
 fn a_pod_sees_nothing_outside_its_volume() {
     within(MOUNTED, || {
@@ -66,21 +76,18 @@ fn volumes_of_one_file_system_share_one_session_in_its_metadata() {
 #[test]
 fn a_hanging_metadata_server_blocks_only_its_own_volumes() {
     within(MOUNTED, || {
-        let hanging = RedisServer::start();
-        let pid = Pid::from_raw(hanging.pid().try_into().unwrap());
-        on_timeout(move || {
-            let _ = kill(pid, Signal::SIGCONT);
-        });
+        let (hanging, pid) = redis_to_pause();
         let node = Node::start();
-        let mut sick = node.publication("pvc-sick", "sick").secret("metaurl", &hanging.url(1));
-        sick.secrets.insert("bucket".to_owned(), node.path("other").display().to_string());
-        let well = node.publication("pvc-well", "well");
-        node.publish(&sick).unwrap();
-        node.publish(&well).unwrap();
+        let mut paused =
+            node.publication("pvc-paused", "paused").secret("metaurl", &hanging.url(1));
+        paused.secrets.insert("bucket".to_owned(), node.path("other").display().to_string());
+        let other = node.publication("pvc-other", "other");
+        node.publish(&paused).unwrap();
+        node.publish(&other).unwrap();
         kill(pid, Signal::SIGSTOP).unwrap();
 
         // One caller waits in vain, and the others are served meanwhile.
-        let mut late = sick.clone();
+        let mut late = paused.clone();
         late.volume = "pvc-late".to_owned();
         late.target = node.target("late");
         late.limit = Duration::from_secs(4);
@@ -89,17 +96,17 @@ fn a_hanging_metadata_server_blocks_only_its_own_volumes() {
         assert!(expected.contains(&refused.code()), "{refused}");
         assert!(!late.target.exists(), "the target is not created");
         node.publish(&node.publication("pvc-new", "new")).unwrap();
-        fs::write(well.target.join("f"), vec![1; 5 << 20]).unwrap();
-        assert_eq!(fs::read(node.target("well").join("f")).unwrap().len(), 5 << 20);
-        let (abnormal, cause) = node.condition("pvc-sick", &sick.target);
+        fs::write(other.target.join("f"), vec![1; 5 << 20]).unwrap();
+        assert_eq!(fs::read(node.target("other").join("f")).unwrap().len(), 5 << 20);
+        let (abnormal, cause) = node.condition("pvc-paused", &paused.target);
         assert!(abnormal && cause.contains("metadata unreachable"), "{cause}");
-        assert_eq!(node.condition("pvc-well", &well.target), (false, "mounted".to_owned()));
+        assert_eq!(node.condition("pvc-other", &other.target), (false, "mounted".to_owned()));
         node.unpublish("pvc-new", &node.target("new")).unwrap();
 
         kill(pid, Signal::SIGCONT).unwrap();
-        let well_again = || !node.condition("pvc-sick", &sick.target).0;
-        assert!(crate::support::command::poll(Duration::from_mins(1), well_again));
-        fs::write(sick.target.join("f"), "x").unwrap();
+        let is_normal = || !node.condition("pvc-paused", &paused.target).0;
+        assert!(crate::support::command::poll(Duration::from_mins(1), is_normal));
+        fs::write(paused.target.join("f"), "x").unwrap();
     });
 }
 
@@ -129,11 +136,7 @@ fn many_volumes_are_published_concurrently() {
 #[test]
 fn a_second_call_for_a_volume_is_aborted_while_the_first_is_in_progress() {
     within(MOUNTED, || {
-        let hanging = RedisServer::start();
-        let pid = Pid::from_raw(hanging.pid().try_into().unwrap());
-        on_timeout(move || {
-            let _ = kill(pid, Signal::SIGCONT);
-        });
+        let (hanging, pid) = redis_to_pause();
         let node = Node::start();
         let mut pv = node.publication("pvc-1", "web").secret("metaurl", &hanging.url(1));
         kill(pid, Signal::SIGSTOP).unwrap();

@@ -37,8 +37,9 @@ fn a_gibibyte_serves_sixty_four_programs_on_eight_volumes() {
     survives(1 << 30, Duration::from_secs(4));
 }
 
-/// Runs the driver with this memory limit while programs write and read. They must read what was written,
-/// and the driver must not be killed. `JFS_LOAD_SECONDS` sets a longer time, for measurements.
+/// Runs the driver with this memory limit while programs write and read. They must read what was
+/// written, and the driver must not be killed. `JFS_LOAD_SECONDS` sets a longer time, for
+/// measurements.
 fn survives(limit: u64, time: Duration) {
     let seconds = std::env::var("JFS_LOAD_SECONDS").ok().and_then(|text| text.parse().ok());
     let time = seconds.map_or(time, Duration::from_secs);

@@ -14,8 +14,8 @@ use crate::csi::{Node, mounts_below};
 use crate::support::command::kill_group;
 use crate::support::timeout::{MOUNTED, within};
 
-/// Simulates a container with `mountPropagation: HostToContainer`: a mount namespace with a copy of a target
-/// that receives its mounts.
+/// Simulates a container with `mountPropagation: HostToContainer`: a mount namespace with a copy of
+/// a target that receives its mounts.
 struct Container {
     process: Child,
     folder: TempDir,

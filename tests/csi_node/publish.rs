@@ -330,7 +330,8 @@ fn a_quota_that_another_client_has_just_set_applies_from_the_first_byte() {
 fn data_written_to_an_open_file_is_soon_in_the_stats() {
     within(MOUNTED, || {
         let node = Node::start();
-        // The file system is open already; without a refresh it would see a new quota at its next heartbeat.
+        // The file system is open already; without a refresh it would see a new quota at its next
+        // heartbeat.
         node.publish(&node.publication("other", "other")).unwrap();
         let pv = node.publication("static", "web").attribute("capacity", "10Mi");
         node.publish(&pv).unwrap();

@@ -1,5 +1,5 @@
-//! Registration with kubelet, by a client that connects as kubelet does: its `:authority` is the escaped path
-//! of the socket.
+//! Registration with kubelet, by a client that connects as kubelet does: its `:authority` is the
+//! escaped path of the socket.
 
 use std::fs;
 use std::io::{Read, Write};

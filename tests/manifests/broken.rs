@@ -1,4 +1,5 @@
-//! Checks that the checker finds mistakes: each entry breaks one thing, and names the expected finding.
+//! Checks that the checker finds mistakes: each entry breaks one thing, and names the expected
+//! finding.
 
 use std::fs;
 use std::path::Path;

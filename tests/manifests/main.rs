@@ -1,8 +1,8 @@
 //! The manifests under `deploy/`, checked as by an API server and beyond.
 //!
-//! `tests/manifest-check` renders kustomize, the chart and the examples, validates every object with the API
-//! server's own code, and looks for mistakes that only a cluster would show. The tests here choose what to
-//! render, and check that the checker finds mistakes.
+//! `tests/manifest-check` renders kustomize, the chart and the examples, validates every object
+//! with the API server's own code, and looks for mistakes that only a cluster would show. The tests
+//! here choose what to render, and check that the checker finds mistakes.
 #![cfg(test)]
 
 mod broken;

@@ -106,8 +106,8 @@ impl Node {
         Self::start_with(&RedisServer::shared().fresh_url(), ONE_HOST, None, options, false)
     }
 
-    /// Starts as in a container: the driver has its own mount namespace, and its mounts are visible here because
-    /// the folder is shared between both.
+    /// Starts as in a container: the driver has its own mount namespace, and its mounts are visible
+    /// here because the folder is shared between both.
     #[track_caller]
     pub fn start_in_own_namespace() -> Self {
         Self::start_with(&RedisServer::shared().fresh_url(), ONE_HOST, None, &[], true)

@@ -1,7 +1,7 @@
 //! Creates volumes.
 //!
-//! The record is written first. Every later step is idempotent, so a repeated call completes one that was
-//! interrupted at any point.
+//! The record is written first. Every later step is idempotent, so a repeated call completes one
+//! that was interrupted at any point.
 
 use tonic::Status;
 use uuid::Uuid;
@@ -25,8 +25,8 @@ use crate::meta::record::QuotaKey;
 use crate::meta::{Caller, Ino, Limits, Meta, Name, Timestamp};
 use crate::policy::Policy;
 
-/// The users of a volume are unknown when it is created, so its directory is open to all. A pod sees
-/// nothing else of the file system.
+/// The users of a volume are unknown when it is created, so its directory is open to all. A pod
+/// sees nothing else of the file system.
 const DEFAULT_MODE: u16 = 0o777;
 
 /// A volume to be created, as a request describes it.
@@ -199,7 +199,8 @@ async fn adopt(
     Ok(record)
 }
 
-/// Writes the record of a new volume: from then on the volume exists, though its directory may be missing.
+/// Writes the record of a new volume: from then on the volume exists, though its directory may be
+/// missing.
 async fn write_record(
     file_system: &FileSystem,
     record: &VolumeRecord,

@@ -14,8 +14,9 @@ use crate::error::{Error, Result};
 use crate::meta::record::QuotaKey;
 use crate::meta::{Caller, Ino, Meta, Name};
 
-/// Deletes a volume. Its directory is moved out of the way at once and removed in the background. Leaves
-/// alone what this driver has not created and what does not have the name of a dynamic volume.
+/// Deletes a volume. Its directory is moved out of the way at once and removed in the background.
+/// Leaves alone what this driver has not created and what does not have the name of a dynamic
+/// volume.
 pub async fn delete(
     file_system: &Arc<FileSystem>,
     id: &str,
@@ -27,7 +28,8 @@ pub async fn delete(
         return Ok(());
     };
     let path = &found.record.path;
-    // When two volumes share a directory, the later deletion must see that the other volume is gone.
+    // When two volumes share a directory, the later deletion must see that the other volume is
+    // gone.
     let _path = found.record.patterned.then(|| locks.lock("path", path)).transpose()?;
     if let Some(dir) = found.dir {
         if let Some(other) = other_user_of(meta, &found.record).await? {

@@ -19,8 +19,8 @@ use crate::volume::{Volume, VolumeOptions};
 
 /// The directory of trees that wait for their deletion.
 const DELETING_DIR: &str = "deleting";
-/// How often a deletion is tried before it is left to the next controller that opens the file system, and
-/// the pause in between.
+/// How often a deletion is tried before it is left to the next controller that opens the file
+/// system, and the pause in between.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(10);
 
@@ -32,7 +32,8 @@ pub struct FileSystem {
     data: OnceCell<Arc<Volume>>,
     is_deleting: AtomicBool,
     deletion: Progress,
-    /// Held while the path of a new volume is checked against those of others, until its record is written.
+    /// Held while the path of a new volume is checked against those of others, until its record is
+    /// written.
     pub path_check: Mutex<()>,
 }
 
@@ -174,7 +175,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Opens the data side. Without it, the objects of deleted files are left to clients that have it.
+    /// Opens the data side. Without it, the objects of deleted files are left to clients that have
+    /// it.
     async fn open_data(&self) {
         let opened = self.data.get_or_try_init(|| async {
             let storage = self.access.overrides();

@@ -39,7 +39,8 @@ pub struct FileSystems {
 /// One file system, open or not.
 struct Slot {
     id: String,
-    /// Held while the file system is opened, so that concurrent callers wait instead of opening it again.
+    /// Held while the file system is opened, so that concurrent callers wait instead of opening it
+    /// again.
     open: Arc<Mutex<Option<Open>>>,
     secret: sync::Mutex<SecretMap>,
     used: sync::Mutex<Instant>,
@@ -90,8 +91,8 @@ impl FileSystems {
         Err(Error::Unreachable { place, cause })
     }
 
-    /// Returns the Secrets of all known file systems, by file-system id: those named by a call since the
-    /// start, and those in the directory of Secrets.
+    /// Returns the Secrets of all known file systems, by file-system id: those named by a call
+    /// since the start, and those in the directory of Secrets.
     pub async fn known(&self) -> BTreeMap<String, SecretMap> {
         let mut known = BTreeMap::new();
         if let Some(dir) = self.secrets_dir.clone() {

@@ -1,7 +1,7 @@
 //! The Controller service: volumes and snapshots, as metadata transactions in this process.
 //!
-//! This file runs calls: deadlines, tasks that outlive their caller, and the log. `service.rs` takes
-//! the calls, and the other files carry them out.
+//! This file runs calls: deadlines, tasks that outlive their caller, and the log. `service.rs`
+//! takes the calls, and the other files carry them out.
 
 mod capability;
 mod create;
@@ -57,8 +57,8 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// `secrets` is a directory of Secrets whose file systems are opened at the start. `kube` is the
-    /// address of the Kubernetes API, if it is not that of the surrounding cluster.
+    /// `secrets` is a directory of Secrets whose file systems are opened at the start. `kube` is
+    /// the address of the Kubernetes API, if it is not that of the surrounding cluster.
     pub fn new(
         admission: Admission,
         secrets: Option<PathBuf>,
@@ -86,8 +86,8 @@ impl Controller {
         self.file_systems.close(patience).await;
     }
 
-    /// Runs a call that changes something. The work continues if the caller disconnects or its deadline
-    /// passes: a repeated call is refused while it runs, and then finds it done.
+    /// Runs a call that changes something. The work continues if the caller disconnects or its
+    /// deadline passes: a repeated call is refused while it runs, and then finds it done.
     async fn run_change<T: Send + 'static>(
         &self,
         call: Call<'_>,
@@ -172,7 +172,8 @@ impl Controller {
         failed.map_or(Ok(None), Err)
     }
 
-    /// Returns the file systems to search for a snapshot: that of the Secret, or all known ones that have it.
+    /// Returns the file systems to search for a snapshot: that of the Secret, or all known ones
+    /// that have it.
     async fn file_systems_with_snapshot(
         &self,
         secrets: &HashMap<String, String>,

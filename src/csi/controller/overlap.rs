@@ -1,9 +1,9 @@
-//! Keeps the directories of namespaces apart: the directory of a new volume never equals, contains or
-//! lies in one of another namespace.
+//! Keeps the directories of namespaces apart: the directory of a new volume never equals, contains
+//! or lies in one of another namespace.
 //!
-//! A claim fills in the path pattern of its class, and two claims may yield the same directory by accident:
-//! `a-b` and `c`, `a` and `b-c`. Within a namespace they share it. Between namespaces the class has to
-//! allow it.
+//! A claim fills in the path pattern of its class, and two claims may yield the same directory by
+//! accident: `a-b` and `c`, `a` and `b-c`. Within a namespace they share it. Between namespaces the
+//! class has to allow it.
 
 use crate::csi::paths;
 use crate::csi::records::{self, VolumeRecord};
@@ -12,7 +12,8 @@ use crate::meta::Meta;
 
 use super::volumes;
 
-/// Refuses the path of a volume if it belongs to another namespace. The error does not say to which.
+/// Refuses the path of a volume if it belongs to another namespace. The error does not say to
+/// which.
 pub async fn check(meta: &Meta, record: &VolumeRecord) -> Result<()> {
     // A path that is the volume's own id belongs to no other volume.
     if !record.patterned && record.path == record.id {

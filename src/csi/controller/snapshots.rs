@@ -1,7 +1,7 @@
 //! Snapshots: clones of volumes, at `/.snapshots/<volume>/<snapshot>`.
 //!
-//! A snapshot exists if its directory does: a clone appears complete. Its record only adds the creation
-//! time and the size, so snapshots of other drivers are snapshots too.
+//! A snapshot exists if its directory does: a clone appears complete. Its record only adds the
+//! creation time and the size, so snapshots of other drivers are snapshots too.
 
 use std::sync::Arc;
 
@@ -46,7 +46,8 @@ pub async fn find(meta: &Meta, id: &str) -> Result<Option<FoundSnapshot>> {
     Ok(None)
 }
 
-/// Returns the snapshots of one volume, or of all, as pairs of volume and snapshot sorted by snapshot.
+/// Returns the snapshots of one volume, or of all, as pairs of volume and snapshot sorted by
+/// snapshot.
 pub async fn list(meta: &Meta, volume: Option<&str>) -> Result<Vec<(String, String)>> {
     let of = match volume {
         Some(volume) => vec![volume.to_owned()],
@@ -126,8 +127,8 @@ pub fn to_csi(record: &SnapshotRecord) -> Snapshot {
     }
 }
 
-/// Describes a snapshot without a record: another driver created it, or its creation was interrupted
-/// before the record was written.
+/// Describes a snapshot without a record: another driver created it, or its creation was
+/// interrupted before the record was written.
 async fn unrecorded(meta: &Meta, volume: &str, id: &str, dir: Ino) -> Result<SnapshotRecord> {
     let made = meta.getattr(dir).await?.ctime;
     Ok(SnapshotRecord {

@@ -43,7 +43,7 @@ pub async fn modify(meta: &Meta, id: &str, mutable: MutableParameters) -> Result
     Ok(())
 }
 
-/// Returns a volume and its directory; NOT_FOUND if either is missing.
+/// Returns a volume and its directory; `NOT_FOUND` if either is missing.
 pub async fn existing(meta: &Meta, id: &str) -> Result<(FoundVolume, Ino), Status> {
     let found = volumes::find(meta, id).await?;
     let found = found.ok_or_else(|| Status::not_found(format!("volume {id} not found")))?;

@@ -1,5 +1,5 @@
-//! The limits that may change while a volume is in use: the parameters of its `VolumeAttributesClass`, as
-//! the controller recorded them.
+//! The limits that may change while a volume is in use: the parameters of its
+//! `VolumeAttributesClass`, as the controller recorded them.
 
 use crate::csi::records::{self, VolumeRecord};
 use crate::error::Result;

@@ -57,7 +57,8 @@ struct VolumeOperation {
 }
 
 impl VolumeOperation {
-    /// Logs one line for each attempt. Repeated publishes are only debug output: kubelet repeats them regularly.
+    /// Logs one line for each attempt. Repeated publishes are only debug output: kubelet repeats
+    /// them regularly.
     fn log(&self, outcome: &Result<bool, Status>, took: Duration) {
         let Self { what, done, volume, target, pod } = self;
         let target = target.display();
@@ -108,7 +109,8 @@ impl NodeService {
         }
     }
 
-    /// Runs an operation on a volume to completion, even if its caller gives up. The lock is held until then.
+    /// Runs an operation on a volume to completion, even if its caller gives up. The lock is held
+    /// until then.
     async fn run_to_completion<F>(
         &self,
         lock: VolumeLock,

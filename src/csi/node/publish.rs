@@ -1,4 +1,4 @@
-//! Converts a NodePublishVolume request into a request to `mounts`.
+//! Converts a `NodePublishVolume` request into a request to `mounts`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -101,8 +101,8 @@ pub fn target(path: &str) -> Result<PathBuf> {
     Ok(found.components().collect())
 }
 
-/// Returns who wrote the attributes and options of the volume. Those of an inline volume come from the
-/// pod's author. Kubelet marks inline volumes, and their ids have a form of their own.
+/// Returns who wrote the attributes and options of the volume. Those of an inline volume come from
+/// the pod's author. Kubelet marks inline volumes, and their ids have a form of their own.
 fn author(
     volume: &VolumeId,
     attributes: &mut Attributes,
@@ -128,8 +128,8 @@ fn is_inline(id: &str) -> bool {
         .is_some_and(|rest| rest.len() == 64 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Returns the directory in the file system: `subPath` below `subdir`. An ephemeral volume has a directory
-/// of its own below that, because it is deleted with the volume.
+/// Returns the directory in the file system: `subPath` below `subdir`. An ephemeral volume has a
+/// directory of its own below that, because it is deleted with the volume.
 fn path(args: &MountArgs, attributes: &Attributes, volume: &VolumeId) -> Result<String> {
     let parent = args.meta.subdir.as_deref().or(attributes.subdir.as_deref()).unwrap_or_default();
     let sub_path = attributes.path.as_deref().unwrap_or_default();

@@ -61,7 +61,8 @@ impl Admission {
         }
     }
 
-    /// Runs work to completion even if its caller disconnects. The driver does not stop before it is done.
+    /// Runs work to completion even if its caller disconnects. The driver does not stop before it
+    /// is done.
     pub fn spawn<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -69,7 +70,8 @@ impl Admission {
         self.calls.spawn(work)
     }
 
-    /// Refuses new calls and waits for those in progress. Returns how many are left after `patience`.
+    /// Refuses new calls and waits for those in progress. Returns how many are left after
+    /// `patience`.
     pub async fn drain(&self, patience: Duration) -> usize {
         self.phase.store(2, Ordering::Release);
         self.calls.close();

@@ -1,9 +1,9 @@
 //! Unix-socket connections whose HTTP/2 requests may have any `:authority`.
 //!
-//! The authority has no meaning over a unix socket, and clients send various values: kubelet sends the
-//! URL-encoded path of the socket, which the HTTP/2 library rejects as malformed before any handler runs.
-//! So this module replaces the authority by `localhost`: it decodes and re-encodes header frames, and
-//! passes everything else on unchanged.
+//! The authority has no meaning over a unix socket, and clients send various values: kubelet sends
+//! the URL-encoded path of the socket, which the HTTP/2 library rejects as malformed before any
+//! handler runs. So this module replaces the authority by `localhost`: it decodes and re-encodes
+//! header frames, and passes everything else on unchanged.
 
 use std::io;
 use std::pin::Pin;
@@ -303,7 +303,8 @@ mod tests {
     }
 
     fn request(authority: &[u8]) -> Vec<u8> {
-        // GET, then the authority as a literal with indexing, by the first name of the static table.
+        // GET, then the authority as a literal with indexing, by the first name of the static
+        // table.
         let mut block = BytesMut::from(&[0x82, 0x41][..]);
         put_text(&mut block, authority);
         [vec![b'x'; PREFACE], frame(4, 0, &[0; 6]), frame(HEADERS, 0x5, &block)].concat()

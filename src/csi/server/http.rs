@@ -22,7 +22,8 @@ pub type Registries = Arc<dyn Fn() -> Vec<Registry> + Send + Sync>;
 
 const LIVENESS: &str = "/healthz";
 const READINESS: &str = "/readyz";
-/// Requests within this time get the same page of metrics: encoding the metrics of a node is expensive.
+/// Requests within this time get the same page of metrics: encoding the metrics of a node is
+/// expensive.
 const MAX_AGE: Duration = Duration::from_millis(250);
 
 /// Serves the probes until the handle is dropped.
@@ -58,7 +59,8 @@ async fn serve(
     Ok(AbortOnDropHandle::new(tokio::spawn(metrics_http::serve(listener, limits, respond))))
 }
 
-/// Answers a probe. A driver that kubelet refuses serves its published volumes, but is not ready for more.
+/// Answers a probe. A driver that kubelet refuses serves its published volumes, but is not ready
+/// for more.
 fn probe(path: &str, admission: &Admission, refusal: Option<String>) -> Response<TextBody> {
     const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
     let (status, text) = match (path, admission.phase(), refusal) {

@@ -52,8 +52,8 @@ impl Identity for IdentityService {
         Ok(Response::new(GetPluginCapabilitiesResponse { capabilities }))
     }
 
-    /// Reports whether calls are accepted, and not whether kubelet has registered the driver: a restart
-    /// would not help, and would interrupt the volumes in use.
+    /// Reports whether calls are accepted, and not whether kubelet has registered the driver: a
+    /// restart would not help, and would interrupt the volumes in use.
     async fn probe(&self, _: Request<ProbeRequest>) -> Result<Response<ProbeResponse>, Status> {
         Ok(Response::new(ProbeResponse { ready: Some(self.admission.is_ready()) }))
     }

@@ -1,5 +1,5 @@
-//! How the driver serves calls: its sockets, the admission of calls, registration with kubelet, and the HTTP
-//! endpoints.
+//! How the driver serves calls: its sockets, the admission of calls, registration with kubelet, and
+//! the HTTP endpoints.
 
 pub mod admission;
 pub mod authority;

@@ -1,8 +1,8 @@
 //! Targets: the paths where pods see a volume. They are bind mounts.
 //!
-//! A target lies below the kubelet's directory and is opened from there without following symbolic links;
-//! other paths are refused. This module never accesses the target itself, which may be a mount that does not
-//! respond: it relies on the kernel's mount table.
+//! A target lies below the kubelet's directory and is opened from there without following symbolic
+//! links; other paths are refused. This module never accesses the target itself, which may be a
+//! mount that does not respond: it relies on the kernel's mount table.
 
 mod replace;
 
@@ -66,8 +66,9 @@ impl TargetRoot {
             Err(error) => return Err(fault(target, error)),
         }
         let place = target_dir.open().map_err(|error| fault(target, error))?;
-        // Set before the mount is attached: later changes stay in this mount namespace. And private: what is
-        // mounted on one target must not propagate to the other targets of the volume.
+        // Set before the mount is attached: later changes stay in this mount namespace. And
+        // private: what is mounted on one target must not propagate to the other targets of the
+        // volume.
         let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = open_tree(CWD, point, clone).map_err(|error| fault(point, error))?;
         let flags = if read_only { libc::MOUNT_ATTR_RDONLY } else { 0 };
@@ -94,7 +95,8 @@ impl TargetRoot {
         )))
     }
 
-    /// Removes the target, mount and directory. Succeeds if it is gone. Never removes files below it.
+    /// Removes the target, mount and directory. Succeeds if it is gone. Never removes files below
+    /// it.
     pub fn unbind(&self, target: &Path) -> Result<()> {
         self.check(target)?;
         self.detach(target)?;
@@ -165,8 +167,8 @@ pub(super) fn set_private(tree: BorrowedFd<'_>, flags: u64) -> Result<(), Errno>
         propagation: libc::MS_PRIVATE,
         userns_fd: 0,
     };
-    // SAFETY: the descriptor is open, the path is a static empty C string, and the kernel reads as many bytes
-    // of the attributes as the last argument gives, which is their size.
+    // SAFETY: the descriptor is open, the path is a static empty C string, and the kernel reads as
+    // many bytes of the attributes as the last argument gives, which is their size.
     let done = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,

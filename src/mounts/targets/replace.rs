@@ -1,12 +1,15 @@
-//! Replaces a dead mount at a target: the new mount is stacked on it, then the dead one is removed beneath.
+//! Replaces a dead mount at a target: the new mount is stacked on it, then the dead one is removed
+//! beneath.
 //!
-//! A container with `HostToContainer` propagation has a copy of the mount that it was started with, and sees
-//! what is mounted *on* it. It does not see a new mount that takes the place of a removed one.
+//! A container with `HostToContainer` propagation has a copy of the mount that it was started with,
+//! and sees what is mounted *on* it. It does not see a new mount that takes the place of a removed
+//! one.
 //!
-//! The kernel does not remove a mount that another one covers, with one exception: when an unmount propagates
-//! to it, the mount on top moves down to its place. So a thread creates a temporary mount namespace with copies
-//! of all mounts. It makes its copy of the dead mount private before the new mount arrives, so that this copy is
-//! not covered. Unmounting the copy then propagates to the dead mounts everywhere else.
+//! The kernel does not remove a mount that another one covers, with one exception: when an unmount
+//! propagates to it, the mount on top moves down to its place. So a thread creates a temporary
+//! mount namespace with copies of all mounts. It makes its copy of the dead mount private before
+//! the new mount arrives, so that this copy is not covered. Unmounting the copy then propagates to
+//! the dead mounts everywhere else.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -41,7 +44,8 @@ impl TargetRoot {
                 .spawn_scoped(scope, move || {
                     self.unmount_dead(target, dead.len(), &prepared, &is_covered)
                 });
-            // The thread ends without sending if it fails; then the dead mounts stay until the target is removed.
+            // The thread ends without sending if it fails; then the dead mounts stay until the
+            // target is removed.
             let _ = is_prepared.recv();
             self.bind(point, target, read_only)?;
             let _ = covered.send(());
@@ -85,6 +89,7 @@ impl TargetRoot {
 /// Moves the calling thread into a mount namespace of its own, for the rest of its life.
 #[allow(unsafe_code, reason = "unshare(2) is not among the enabled features of nix")]
 fn unshare_mount_namespace() -> Result<(), Errno> {
-    // SAFETY: it only changes how this thread resolves paths, and the thread runs nothing but this module.
+    // SAFETY: it only changes how this thread resolves paths, and the thread runs nothing but this
+    // module.
     Errno::result(unsafe { libc::unshare(libc::CLONE_NEWNS) }).map(drop)
 }

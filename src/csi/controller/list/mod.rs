@@ -1,4 +1,4 @@
-//! ListVolumes and ListSnapshots, over all known file systems.
+//! `ListVolumes` and `ListSnapshots`, over all known file systems.
 
 pub mod pagination;
 
@@ -20,8 +20,8 @@ use crate::error::Result;
 use crate::meta::record::FileKind;
 use crate::meta::{Ino, Meta};
 
-/// Returns one page of volumes. An unreachable file system fails the call: a list without its volumes
-/// would report them as deleted.
+/// Returns one page of volumes. An unreachable file system fails the call: a list without its
+/// volumes would report them as deleted.
 pub async fn volumes(
     file_systems: &FileSystems,
     page: &PageRequest,

@@ -1,5 +1,5 @@
-//! Paging of lists. A page begins after the last entry of the previous page, whether or not that entry
-//! still exists.
+//! Paging of lists. A page begins after the last entry of the previous page, whether or not that
+//! entry still exists.
 
 use tonic::Status;
 

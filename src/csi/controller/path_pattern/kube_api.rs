@@ -36,8 +36,8 @@ pub struct KubeApi {
 }
 
 impl KubeApi {
-    /// Returns the API server at `base`, or that of the surrounding cluster. `None` if this process runs in
-    /// no cluster or has no token.
+    /// Returns the API server at `base`, or that of the surrounding cluster. `None` if this process
+    /// runs in no cluster or has no token.
     pub fn find(base: Option<&str>) -> Option<Self> {
         let account = PathBuf::from(SERVICE_ACCOUNT_DIR);
         let (token, ca) = (account.join("token"), account.join("ca.crt"));

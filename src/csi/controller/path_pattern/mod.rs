@@ -15,9 +15,9 @@ const CLAIM_NAME: &str = "csi.storage.k8s.io/pvc/name";
 /// The annotation in which the scheduler names the node of a claim.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// Returns the path for a pattern. `parameters` has the claim's name and namespace; labels, annotations and
-/// nodes come from the Kubernetes API. A missing value is an error: if it were left out, volumes would
-/// share directories by accident.
+/// Returns the path for a pattern. `parameters` has the claim's name and namespace; labels,
+/// annotations and nodes come from the Kubernetes API. A missing value is an error: if it were left
+/// out, volumes would share directories by accident.
 pub async fn resolve(
     pattern: &str,
     parameters: &HashMap<String, String>,
