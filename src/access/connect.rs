@@ -34,7 +34,7 @@ impl Access {
             None if self.has_object_store() && !read_only => self.format(&meta).await?,
             None => {
                 return Err(Error::Refused(format!(
-                    "{} has no file system, and the Secret names no storage and bucket to format one",
+                    "{} has no file system, and the Secret has no storage and bucket to format one",
                     self.masked_address()
                 )));
             }
@@ -139,8 +139,8 @@ impl Access {
             // The owner of the proxy controls whether the keys seem to work.
             warn!(
                 file_system = self.name,
-                "the Secret has other keys than the file system; they are not stored, because they can only \
-                 be tested through its own {proxy}"
+                "the Secret has other keys than the file system; they are not stored, because they \
+                 can only be tested through its own {proxy}"
             );
             return Ok(false);
         }

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_covers_itself_and_what_lies_below() {
+    fn a_path_covers_itself_and_everything_below() {
         assert!(covers("a/b", "a/b") && covers("a", "a/b"));
         assert!(!covers("a/b", "a") && !covers("a", "ab"));
     }

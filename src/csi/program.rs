@@ -108,14 +108,16 @@ impl Program {
             None => None,
         };
         admission.open();
-        info!(driver = settings.driver_name, mode = ?settings.mode, "serving at {}", settings.endpoint);
+        let Settings { driver_name, mode, endpoint, .. } = &settings;
+        info!(driver = driver_name, ?mode, "serving at {endpoint}");
 
         let signal = signals.next().await;
         info!("{signal}: stopping");
         let remaining = tokio::select! {
             remaining = admission.drain(settings.drain_timeout) => remaining,
             signal = signals.next() => {
-                return Err(Error::Refused(format!("{signal} again: stopped with calls in progress")));
+                let text = format!("{signal} again: stopped with calls in progress");
+                return Err(Error::Refused(text));
             }
         };
         if remaining > 0 {

@@ -143,7 +143,7 @@ impl Settings {
     pub(super) fn check(&self) -> Result<()> {
         if self.mode.has_node() && self.nodeid.is_empty() {
             return Err(Error::bad_input(
-                "the name of the node is missing: set --nodeid, or NODE_NAME from the pod's spec.nodeName",
+                "--nodeid is missing: set it, or NODE_NAME from the pod's spec.nodeName",
             ));
         }
         if self.driver_name.is_empty() || self.driver_name.contains('/') {

@@ -55,7 +55,7 @@ impl NodeCache {
         if node.cache_size == 0 {
             if cache.writeback {
                 return Err(Error::bad_input(
-                    "mount option writeback needs a cache, and the node has none: see --cache-options",
+                    "mount option writeback needs a cache, but --cache-options sets cache-size=0",
                 ));
             }
             cache.cache_size = 0;

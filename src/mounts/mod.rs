@@ -88,7 +88,8 @@ impl Mounts {
         let state_dir = StateDir::open(&options.state_dir)?;
         for point in mounts_below(state_dir.mount_points_dir()) {
             if let Err(error) = unmount(&point, Unmount::Lazy) {
-                warn!(point = %point.display(), %error, "cannot unmount a mount of an earlier process");
+                let point = point.display();
+                warn!(%point, %error, "cannot unmount a mount of an earlier process");
             }
         }
         let mut table = HashMap::new();
@@ -101,7 +102,7 @@ impl Mounts {
         if let Some(limit) = memory::limit().filter(|limit| sizes.total() > *limit) {
             let (needed, limit) = (sizes.total() >> 20, limit >> 20);
             warn!(
-                "the memory limit of {limit} MiB is too low: raise it to {needed} MiB or lower --max-volumes"
+                "the memory limit of {limit} MiB is too low: set {needed} MiB or lower --max-volumes"
             );
         }
         page::keep(bytes(sizes.pool));

@@ -112,7 +112,8 @@ impl Mount {
         if !meta.facts().options.read_only
             && meta.give_to_group(self.root(), group, &progress).await?
         {
-            info!(group, entries = progress.done(), point = %self.point().display(), "changed the group");
+            let (entries, point) = (progress.done(), self.point().display());
+            info!(group, entries, %point, "changed the group");
         }
         Ok(())
     }

@@ -88,7 +88,8 @@ impl Mounts {
                 if known.path != target.path
                     && let Err(error) = state.bind(&self.targets, &known).await
                 {
-                    warn!(volume = %pv.id, target = %known.path.display(), %error, "cannot mount a target again");
+                    let target = known.path.display();
+                    warn!(volume = %pv.id, %target, %error, "cannot mount a target again");
                 }
             }
         }

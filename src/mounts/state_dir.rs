@@ -142,7 +142,8 @@ fn put_aside(path: &Path, cause: &str) {
     let aside = path.with_extension(DAMAGED);
     match fs::rename(path, &aside) {
         Ok(()) => {
-            warn!(path = %path.display(), aside = %aside.display(), cause, "renamed an unreadable record");
+            let (path, aside) = (path.display(), aside.display());
+            warn!(%path, %aside, cause, "renamed an unreadable record");
         }
         Err(error) => {
             warn!(path = %path.display(), cause, %error, "cannot rename an unreadable record")

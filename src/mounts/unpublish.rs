@@ -57,9 +57,7 @@ impl Mounts {
         let drained = join_all(drained).await;
         self.tasks.close();
         if timeout(patience, self.tasks.wait()).await.is_err() {
-            warn!(
-                "directories of ephemeral volumes remain: they could not be deleted within {patience:?}"
-            );
+            warn!("directories of ephemeral volumes remain: not deleted within {patience:?}");
         }
         drained.into_iter().filter(|is_stored| !is_stored).count()
     }
@@ -70,7 +68,7 @@ impl Mounts {
             Some(mount) if state.ephemeral => self.close_ephemeral_mount(&pv.id, mount).await,
             Some(mount) => drop(self.close_mount(&pv.id, mount).await),
             None if state.ephemeral => {
-                warn!(volume = %pv.id, "its directory remains: the driver was restarted and has no keys for it");
+                warn!(volume = %pv.id, "its directory remains: the driver has no keys after its restart");
             }
             None => {}
         }

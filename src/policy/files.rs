@@ -41,7 +41,7 @@ impl Policy {
         match &flags.allow_files_below {
             Some(dir) if is_plain(path) && path.starts_with(dir) && path != dir => Ok(()),
             Some(dir) => Err(Error::Forbidden(format!(
-                "{what} names a file that is not below {}, the directory of the driver's {FILES_BELOW}",
+                "{what} names a file outside of {}, the directory of the driver's {FILES_BELOW}",
                 dir.display()
             ))),
             None => Err(forbidden_without(format!("{what} names a file of the node"), FILES_BELOW)),

@@ -15,7 +15,7 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
 /// The flags of `jfs-csi`.
 static FLAGS: LazyLock<String> = LazyLock::new(|| flags_of(env!("CARGO_BIN_EXE_jfs-csi")));
 
-/// The mount options in the man page, including those for `-o`.
+/// The mount options in docs/mount.md, including those for `-o`.
 static OPTIONS: LazyLock<String> = LazyLock::new(|| {
     let page = std::fs::read_to_string(repository().join("docs/mount.md")).unwrap();
     let words = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_');

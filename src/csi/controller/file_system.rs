@@ -24,6 +24,7 @@ const DELETING_DIR: &str = "deleting";
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(10);
 
+/// An open file system.
 pub struct FileSystem {
     pub id: String,
     pub meta: Arc<Meta>,
@@ -50,10 +51,11 @@ impl FileSystem {
             let _ = meta.close().await;
             return Err(error);
         }
-        if !access.unused_variables().is_empty() {
-            warn!(file_system = access.name(), names = ?access.unused_variables(), "the Secret has envs that are not used");
+        let (name, unused) = (access.name(), access.unused_variables());
+        if !unused.is_empty() {
+            warn!(file_system = name, ?unused, "the Secret has envs that are not used");
         }
-        info!(file_system = access.name(), metadata = access.masked_address(), "opened");
+        info!(file_system = name, metadata = access.masked_address(), "opened");
         let file_system = Arc::new(Self {
             id: access.id(),
             meta,
@@ -109,7 +111,7 @@ impl FileSystem {
                     Err(Error::Interrupted) => {}
                     Err(error) => {
                         let file_system = file_system.access.name();
-                        warn!(file_system, attempt, %error, "cannot delete all trees; trying again");
+                        warn!(file_system, attempt, %error, "cannot delete all trees yet");
                         tokio::time::sleep(PAUSE).await;
                         continue;
                     }
@@ -188,7 +190,7 @@ impl FileSystem {
         });
         if let Err(error) = opened.await {
             let file_system = self.access.name();
-            warn!(file_system, %error, "cannot open the object store: other clients delete the objects");
+            warn!(file_system, %error, "no object store: other clients delete the objects");
         }
     }
 }

@@ -69,7 +69,7 @@ impl Attributes {
             "juicefs/controller-quota-set" => self
                 .unused
                 .push(format!("{key}: the node sets a quota only where the volume has none")),
-            // They had their effect when the volume was created.
+            // Parameters of the class, which only the controller of juicefs-csi-driver uses.
             "pathPattern" | "secretFinalizer" => {}
             "csi.storage.k8s.io/ephemeral" => self.ephemeral = value == "true",
             "csi.storage.k8s.io/pod.name" => self.label("pod", value),

@@ -115,7 +115,7 @@ impl TargetRoot {
     fn below<'a>(&self, target: &'a Path) -> Result<&'a Path> {
         let refused = || {
             Error::bad_input(format!(
-                "target path {} is not below the kubelet's directory {}; set --kubelet-dir to that directory",
+                "target path {} is not below the kubelet's directory {}: check --kubelet-dir",
                 target.display(),
                 self.0.display()
             ))

@@ -56,7 +56,8 @@ impl TargetRoot {
                 Err(error) => Err(fault(target, error)),
             };
             if let Err(error) = unmounted {
-                warn!(path = %target.display(), %error, "cannot remove a dead mount beneath the new one");
+                let path = target.display();
+                warn!(%path, %error, "cannot remove a dead mount beneath the new one");
             }
             Ok(())
         })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tonic::Code;
 
 use crate::csi::Node;
-use crate::driver_process::get;
+use crate::driver::process::get;
 use crate::support::command::poll;
 use crate::support::connection::Connection;
 use crate::support::redis::RedisServer;

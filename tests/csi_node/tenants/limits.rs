@@ -9,8 +9,8 @@ use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tonic::Code;
 
+use super::memory_load::anonymous;
 use crate::csi::Node;
-use crate::memory_load::anonymous;
 use crate::support::timeout::{MOUNTED, within};
 
 fn errno(error: &std::io::Error) -> Errno {

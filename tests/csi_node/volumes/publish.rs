@@ -129,12 +129,14 @@ fn a_volume_of_juicefs_csi_driver_is_published_unchanged() {
             .attribute("juicefs/mount-cpu-limit", "5000m")
             .attribute("juicefs/mount-memory-limit", "5Gi")
             .attribute("juicefs/clean-cache", "true")
+            .attribute("juicefs/controller-quota-set", "true")
             .attribute("mountOptions", "cache-size=204800")
             .attribute("capacity", "1073741824")
             .attribute("storage.kubernetes.io/csiProvisionerIdentity", "1-csi.juicefs.com");
         node.publish(&pv).unwrap();
         assert_eq!(fs::read(pv.target.join("f")).unwrap(), b"old data");
         assert!(node.log().contains("juicefs/mount-cpu-limit: there is no mount pod"));
+        assert!(node.log().contains("not used: juicefs/controller-quota-set"));
         let stat = nix::sys::statvfs::statvfs(&pv.target).unwrap();
         assert_eq!(stat.blocks() * stat.fragment_size(), 1 << 30, "df shows the quota");
     });
@@ -204,7 +206,7 @@ fn the_fs_group_of_a_pod_gets_the_volume_and_its_content() {
 fn an_ephemeral_volume_is_deleted_with_its_pod() {
     within(MOUNTED, || {
         let mut node = Node::start();
-        // The directory that it names is not its own.
+        // It gets its own directory below the one that it names.
         assert!(node.stop());
         node.restart(&["--allow-inline-options=subPath"]);
         let scratch = node.publication("csi-1234", "web").attribute("subPath", "pvc-1");

@@ -12,7 +12,7 @@ use jfs::csi::proto::registration::{PluginInfo, RegistrationStatus};
 use prost::Message;
 
 use crate::csi::Node;
-use crate::driver_process::get;
+use crate::driver::process::get;
 use crate::support::timeout::{MOUNTED, within};
 
 const DATA: u8 = 0;
