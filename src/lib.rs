@@ -3,6 +3,7 @@
 //! Layers only depend downwards; `tests/layering.rs` checks it.
 
 pub mod buffer_pool;
+pub mod access;
 pub mod chunk;
 pub mod cli;
 mod crc32c;
@@ -13,6 +14,7 @@ mod figures;
 pub mod fuse;
 pub mod log;
 pub mod meta;
+pub mod metrics_http;
 pub mod mounts;
 pub mod object;
 pub mod options;
@@ -21,7 +23,6 @@ mod outage;
 pub mod policy;
 mod rate_limit;
 pub mod runtime;
-pub mod scrape;
 pub mod secret;
 pub mod slice;
 pub mod sync;

@@ -1,16 +1,16 @@
-//! What publishing costs: the first target of a volume, the next one, many volumes at once, and the
-//! memory of a volume that nobody uses.
+//! Measures publishing: the first target of a volume, the next one, many volumes at once, and the
+//! memory of an idle volume.
 //!
 //! usage: cargo bench --bench csi
 //!
-//! The driver is a process of its own with a Redis server on the same machine; calls go over its
-//! socket, as kubelet's do. Figures are printed, and nothing is asserted of them.
+//! The driver is a separate process with a Redis server on the same machine; calls go over its
+//! socket, as kubelet's do. Results are printed, not asserted.
 
 #![allow(
     clippy::panic,
     clippy::expect_used,
     clippy::unwrap_used,
-    reason = "what cannot be measured ends the program, as in tests"
+    reason = "a failed measurement ends the program, as in tests"
 )]
 
 #[path = "../../tests/support/csi.rs"]
@@ -26,14 +26,14 @@ use csi::Node;
 use futures::future::join_all;
 use support::timeout::within;
 
-/// For all of it.
+/// The time limit of the whole run.
 const LIMIT: Duration = Duration::from_mins(10);
-/// Volumes of one file system that are published together.
+/// Volumes of one file system that are published concurrently.
 const MANY: usize = 100;
 const ROUNDS: usize = 20;
 
 fn main() {
-    // `cargo test --benches` only wants to know whether it starts.
+    // `cargo test --benches` only checks that it starts.
     if std::env::args().any(|word| word == "--test") {
         return;
     }
@@ -41,9 +41,9 @@ fn main() {
 }
 
 fn measure() {
-    let node = Node::start_so(&["--max-volumes", "200"]);
+    let node = Node::start_with_options(&["--max-volumes", "200"]);
     let first = timed(|| node.publish(&node.publication("pvc-first", "first")).unwrap());
-    println!("first volume of a file system, which is made for it: {first:.1?}");
+    println!("first volume of a file system, with formatting: {first:.1?}");
 
     let mut cold = Vec::new();
     let mut second = Vec::new();
@@ -55,20 +55,20 @@ fn measure() {
         node.unpublish(&id, &one.target).unwrap();
         node.unpublish(&id, &two.target).unwrap();
     }
-    println!("a volume that is not mounted: {:.1?} (median of {ROUNDS})", median(cold));
-    println!("a second target of it: {:.1?} (median of {ROUNDS})", median(second));
+    println!("volume that is not mounted: {:.1?} (median of {ROUNDS})", median(cold));
+    println!("second target of it: {:.1?} (median of {ROUNDS})", median(second));
 
     node.unpublish("pvc-first", &node.target("first")).unwrap();
     let alone = timed(|| node.publish(&node.publication("pvc-first", "first")).unwrap());
-    println!("a volume of a file system that is not open: {alone:.1?}");
+    println!("volume of a file system that is not open: {alone:.1?}");
 
     let before = resident(node.pid());
     let took = timed(|| publish_many(&node));
-    println!("{MANY} volumes of one file system at once: {took:.2?}");
+    println!("{MANY} volumes of one file system concurrently: {took:.2?}");
     std::thread::sleep(Duration::from_secs(2));
     let each = (resident(node.pid()).saturating_sub(before)) as f64 / MANY as f64 / 1024.0;
     println!(
-        "memory of a volume that nobody uses: {each:.2} MiB (of {} MiB in all)",
+        "memory of an idle volume: {each:.2} MiB (of {} MiB in total)",
         resident(node.pid()) >> 10
     );
     println!("memory of the driver with one volume: {} MiB", before >> 10);
@@ -89,9 +89,9 @@ fn publish_many(node: &Node) {
 }
 
 fn timed(work: impl FnOnce()) -> Duration {
-    let begun = Instant::now();
+    let started = Instant::now();
     work();
-    begun.elapsed()
+    started.elapsed()
 }
 
 fn median(mut all: Vec<Duration>) -> Duration {
@@ -99,7 +99,7 @@ fn median(mut all: Vec<Duration>) -> Duration {
     all[all.len() / 2]
 }
 
-/// KiB in memory.
+/// Returns the resident memory of a process in KiB.
 fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();

@@ -1,4 +1,4 @@
-//! The CSI driver.
+//! The program `jfs-csi`: the CSI driver.
 
 use std::process::ExitCode;
 
@@ -9,6 +9,6 @@ fn main() -> ExitCode {
     runtime::give_memory_back();
     match Program::begin() {
         Ok(program) => runtime::run("jfs-csi", program.run()),
-        Err(over) => over,
+        Err(exit) => exit,
     }
 }

@@ -1,24 +1,24 @@
-//! How long a caller waits.
+//! The deadline of a call.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
 
-/// For callers that do not say; those of Kubernetes all do.
-const USUAL: Duration = Duration::from_mins(2);
-/// What is left for an answer to reach the caller in time.
+/// The deadline of calls without one. All calls of Kubernetes have one.
+const DEFAULT: Duration = Duration::from_mins(2);
+/// Time for the response to reach the caller.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// Until when an answer is worth giving.
+/// The time by which a call must be answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// Of a call with this metadata, a little before the caller gives up.
+    /// Returns the deadline of a call, a little before its caller gives up.
     pub fn of(metadata: &MetadataMap) -> Self {
-        let said = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok());
-        let limit = said.and_then(parse).unwrap_or(USUAL).min(Duration::from_hours(24));
+        let timeout = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok());
+        let limit = timeout.and_then(parse).unwrap_or(DEFAULT).min(Duration::from_hours(24));
         Self(Instant::now() + limit.saturating_sub(MARGIN.min(limit / 4)))
     }
 
@@ -30,13 +30,13 @@ impl Deadline {
         self.0
     }
 
-    /// What is left of it.
-    pub fn left(self) -> Duration {
+    /// Returns the remaining time.
+    pub fn remaining(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
 }
 
-/// At most eight digits and a unit.
+/// Parses `grpc-timeout`: at most eight digits and a unit.
 fn parse(text: &str) -> Option<Duration> {
     let unit = text.chars().last()?;
     let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
@@ -71,11 +71,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_answer_is_ready_before_the_caller_gives_up() {
+    async fn a_response_is_ready_before_the_caller_gives_up() {
         let mut metadata = MetadataMap::new();
         metadata.insert("grpc-timeout", "2S".parse().unwrap());
-        assert_eq!(Deadline::of(&metadata).left(), Duration::from_millis(1500));
+        assert_eq!(Deadline::of(&metadata).remaining(), Duration::from_millis(1500));
         metadata.insert("grpc-timeout", "100m".parse().unwrap());
-        assert_eq!(Deadline::of(&metadata).left(), Duration::from_millis(75));
+        assert_eq!(Deadline::of(&metadata).remaining(), Duration::from_millis(75));
     }
 }

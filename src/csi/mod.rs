@@ -1,26 +1,19 @@
-//! The CSI services: what is asked for is checked, done by `mounts` or `meta`, and answered.
+//! The CSI services: they validate requests and carry them out through `mounts` and `meta`.
 //!
 //! Knows Kubernetes and gRPC, and nothing of the kernel.
 
-pub mod authority;
-mod busy;
-pub mod controller;
-pub mod deadline;
-pub mod gate;
-mod identity;
-mod kube;
-mod listen;
+mod controller;
+mod deadline;
+mod mount_options;
 mod node;
-mod options;
-mod pages;
-mod pattern;
-pub mod place;
+mod paths;
 mod program;
 pub mod proto;
-mod quantity;
 pub mod records;
-mod registration;
-pub mod status;
-mod stop;
+mod server;
+mod settings;
+mod status;
+mod volume_locks;
 
-pub use program::{Mode, Program, Settings};
+pub use program::Program;
+pub use settings::{Mode, Settings};

@@ -12,7 +12,7 @@ pub mod csi {
     tonic::include_proto!("csi.v1");
 }
 
-/// How kubelet gets to know a plugin.
+/// The kubelet's plugin registration.
 pub mod registration {
     tonic::include_proto!("pluginregistration");
 }

@@ -1,4 +1,4 @@
-//! What a caller over gRPC is told of an error.
+//! Maps errors to gRPC codes.
 
 use tonic::{Code, Status};
 
@@ -10,7 +10,7 @@ impl From<Error> for Status {
     }
 }
 
-/// The one place where errors get their codes.
+/// Returns the gRPC code of an error.
 pub fn code(error: &Error) -> Code {
     match error {
         Error::NotFound | Error::NoSuchPlace | Error::NoAttribute => Code::NotFound,
@@ -46,7 +46,7 @@ pub fn code(error: &Error) -> Code {
     }
 }
 
-/// Whether it is the driver's operator rather than the caller who should look into it.
+/// Whether the operator of the driver, rather than the caller, should look into it.
 pub fn is_fault(code: Code) -> bool {
     matches!(
         code,
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_can_tell_a_wrong_request_from_a_server_that_is_away() {
+    fn an_invalid_request_and_an_unreachable_server_have_different_codes() {
         let away = Error::Unreachable { place: "redis://h/1".into(), cause: "refused".into() };
         let status = Status::from(away);
         assert_eq!((status.code(), status.message()), (Code::Unavailable, "redis://h/1: refused"));

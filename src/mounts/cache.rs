@@ -1,13 +1,13 @@
-//! How the cache of this node is kept: by what the node was told, whoever uses it first.
+//! The block cache of this node, configured by the node's own options and not by its first user.
 //!
-//! A volume says what it may take of it (`cache-size`), and what it keeps there.
+//! A volume chooses its share (`cache-size`) and what it keeps there.
 
 use crate::error::{Error, Result};
 use crate::options::list;
 use crate::options::mount::{CacheArgs, MountArgs};
 
-/// What can be said about the cache of a node.
-const KNOWN: &[&str] = &[
+/// The options of a node's cache.
+const NODE_OPTIONS: &[&str] = &[
     "cache-eviction",
     "cache-expire",
     "cache-items",
@@ -19,7 +19,7 @@ const KNOWN: &[&str] = &[
     "verify-cache-checksum",
 ];
 
-/// The cache that all volumes share.
+/// The settings of the cache that all volumes share.
 #[derive(Debug, Clone)]
 pub struct NodeCache {
     args: CacheArgs,
@@ -27,16 +27,19 @@ pub struct NodeCache {
 }
 
 impl NodeCache {
-    /// In these directories, kept as a list of mount options says.
+    /// Reads the settings from the cache directories and a list of mount options.
     pub fn read(dirs: &str, options: &str) -> Result<Self> {
         if dirs.split([':', ',']).any(|dir| dir.trim() == "memory") {
             return Err(Error::bad_input(
-                "--cache-dir memory: not in a driver, whose memory is one budget",
+                "--cache-dir memory: not possible in a driver, where all memory is one budget",
             ));
         }
-        if let Some((name, _)) = list::pairs(options).find(|(name, _)| !KNOWN.contains(name)) {
-            let known = KNOWN.join(", ");
-            return Err(Error::bad_input(format!("--cache-options {name}: there are {known}")));
+        if let Some((name, _)) = list::pairs(options).find(|(name, _)| !NODE_OPTIONS.contains(name))
+        {
+            let known = NODE_OPTIONS.join(", ");
+            return Err(Error::bad_input(format!(
+                "--cache-options {name}: unknown; there are {known}"
+            )));
         }
         let read = MountArgs::from_lists([options]);
         let mut read =
@@ -45,14 +48,14 @@ impl NodeCache {
         Ok(Self { args: read.cache, max_stage_write: read.storage.max_stage_write })
     }
 
-    /// Puts the node's word in the place of the volume's. Its directory is the node's unless it has
-    /// been let have another.
-    pub fn govern(&self, args: &mut MountArgs) -> Result<()> {
+    /// Replaces the cache options of a volume by those of the node. The directory is replaced too,
+    /// unless the volume was allowed to choose its own.
+    pub fn apply_to(&self, args: &mut MountArgs) -> Result<()> {
         let (node, cache) = (&self.args, &mut args.cache);
         if node.cache_size == 0 {
             if cache.writeback {
                 return Err(Error::bad_input(
-                    "mount option writeback needs a cache, and the node has none (--cache-options)",
+                    "mount option writeback needs a cache, but --cache-options sets cache-size=0",
                 ));
             }
             cache.cache_size = 0;
@@ -78,14 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_volume_does_not_decide_for_the_others() {
+    fn the_first_volume_does_not_configure_the_cache_of_others() {
         let node = NodeCache::read("/node", "cache-size=10G,free-space-ratio=0.3").unwrap();
         let greedy =
             "cache-size=1T,free-space-ratio=0.01,cache-mode=0666,verify-cache-checksum=none";
         let modest = "cache-size=1G,cache-expire=1s,cache-items=1";
         let options = [greedy, modest].map(|list| {
             let mut args = MountArgs::from_lists([list]).unwrap();
-            node.govern(&mut args).unwrap();
+            node.apply_to(&mut args).unwrap();
             let share = args.cache.cache_size;
             (share, format!("{:?}", args.cache.cache(&args.storage).unwrap().unwrap()))
         });
@@ -95,22 +98,22 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_may_do_without_a_cache_and_a_node_may_have_none() {
+    fn a_volume_may_have_no_cache_and_so_may_a_node() {
         let node = NodeCache::read("/node", "").unwrap();
         let mut args = MountArgs::from_lists(["cache-size=0"]).unwrap();
-        node.govern(&mut args).unwrap();
+        node.apply_to(&mut args).unwrap();
         assert!(args.cache.cache(&args.storage).unwrap().is_none());
 
         let none = NodeCache::read("/node", "cache-size=0").unwrap();
         let mut args = MountArgs::from_lists(["cache-size=1G"]).unwrap();
-        none.govern(&mut args).unwrap();
+        none.apply_to(&mut args).unwrap();
         assert!(args.cache.cache(&args.storage).unwrap().is_none());
         let mut args = MountArgs::from_lists(["writeback"]).unwrap();
-        assert!(none.govern(&mut args).unwrap_err().to_string().contains("writeback"));
+        assert!(none.apply_to(&mut args).unwrap_err().to_string().contains("writeback"));
     }
 
     #[test]
-    fn what_is_not_about_the_cache_is_refused_at_the_start() {
+    fn options_that_are_not_about_the_cache_are_refused_at_the_start() {
         for (dirs, options, word) in [
             ("memory", "", "memory"),
             ("/a:memory", "", "memory"),

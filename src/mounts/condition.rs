@@ -1,19 +1,19 @@
-//! Whether a volume can be used, and if not, why.
+//! The condition of a volume: whether it can be used, and why not.
 
 use std::time::Duration;
 
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use super::id::VolumeId;
-use super::pv::Inner;
-use super::session::Session;
+use super::mount::Mount;
+use super::pv::PvState;
+use super::volume_id::VolumeId;
 use crate::meta::StatFs;
 
-/// A store that takes longer is not well.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The time limit for the metadata engine to respond.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What an orchestrator is told.
+/// A condition in the sense of CSI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
     pub abnormal: bool,
@@ -22,75 +22,77 @@ pub struct Condition {
 
 /// Usage and condition of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    /// None if nobody can tell.
+pub struct PvReport {
+    /// `None` if it is unknown.
     pub usage: Option<StatFs>,
     pub condition: Condition,
 }
 
-/// Looks at a volume. Takes some seconds at most, whatever its stores do. A condition that has changed is
-/// told in the log.
-pub async fn report(id: &VolumeId, inner: &Inner) -> Report {
-    let Some(session) = &inner.session else {
-        let message = "not mounted since the driver was started; it is served again as soon as it is \
+/// Examines a volume. Takes a few seconds at most, even if its stores do not respond. Logs a
+/// condition that has changed.
+pub async fn report(id: &VolumeId, state: &PvState) -> PvReport {
+    let Some(mount) = &state.mount else {
+        let message = "not mounted since the driver was restarted; it is mounted again when it is \
                        published again";
-        return Report { usage: None, condition: Condition::abnormal(message) };
+        return PvReport { usage: None, condition: Condition::abnormal(message) };
     };
-    let (usage, metadata) = usage(session).await;
+    let (usage, metadata) = usage(mount).await;
     let condition = match metadata {
-        _ if session.has_ended() => {
-            Condition::abnormal("the mount was taken away; it is made again when published again")
-        }
+        _ if mount.has_ended() => Condition::abnormal(
+            "unmounted by something else; it is mounted again when it is published again",
+        ),
         Some(cause) => Condition::abnormal(format!("metadata unreachable: {cause}")),
-        None => data(session, usage),
+        None => data(mount, usage),
     };
-    if session.note(condition.abnormal) {
+    if mount.set_abnormal(condition.abnormal) {
         let cause = &condition.message;
         if condition.abnormal {
-            warn!(volume = %id, cause, "the volume is not well");
+            warn!(volume = %id, cause, "the volume is abnormal");
         } else {
-            info!(volume = %id, "the volume is well again");
+            info!(volume = %id, "the volume is normal again");
         }
     }
-    Report { usage, condition }
+    PvReport { usage, condition }
 }
 
-fn data(session: &Session, usage: Option<StatFs>) -> Condition {
-    if let Some(cause) = session.lease().volume.storage_trouble() {
+fn data(mount: &Mount, usage: Option<StatFs>) -> Condition {
+    if let Some(cause) = mount.file_system().volume.storage_trouble() {
         return Condition::abnormal(format!("object store failing: {cause}"));
     }
-    if let Some(cache) = &session.lease().cache
+    if let Some(cache) = &mount.file_system().cache
         && let Some(trouble) = cache.problems().first()
     {
         return Condition::abnormal(trouble.clone());
     }
     if let Some(stat) = usage {
         if stat.available == 0 {
-            return Condition::abnormal("full: no space is left within the quota or the volume");
+            return Condition::abnormal("full: no space left within the quota or the file system");
         }
         if stat.available_inodes == 0 {
-            return Condition::abnormal("full: no inodes are left within the quota or the volume");
+            return Condition::abnormal("full: no inodes left within the quota or the file system");
         }
     }
-    if session.is_reestablished() {
-        return Condition::normal("session re-established: what was open before is lost");
+    if mount.recently_replaced_lost() {
+        return Condition::normal(
+            "mounted again after a failure: files that were open before are lost",
+        );
     }
     Condition::normal("mounted")
 }
 
-/// What is used, and what keeps the metadata from telling.
-async fn usage(session: &Session) -> (Option<StatFs>, Option<String>) {
-    let meta = session.meta();
+/// Returns the usage, and why the metadata engine could not report it.
+async fn usage(mount: &Mount) -> (Option<StatFs>, Option<String>) {
+    let meta = mount.meta();
     let asked = async {
-        // Past all caches.
-        meta.attrs(&[session.root()]).await?;
-        meta.statfs(session.root()).await
+        // Not from a cache.
+        meta.attrs(&[mount.root()]).await?;
+        meta.statfs(mount.root()).await
     };
-    let known = || Some(meta.known_statfs(session.root()));
-    match timeout(PATIENCE, asked).await {
+    let known = || Some(meta.known_statfs(mount.root()));
+    match timeout(TIMEOUT, asked).await {
         Ok(Ok(stat)) => (Some(stat), None),
         Ok(Err(error)) => (known(), Some(error.to_string())),
-        Err(_) => (known(), Some(format!("no answer within {PATIENCE:?}"))),
+        Err(_) => (known(), Some(format!("no response within {TIMEOUT:?}"))),
     }
 }
 

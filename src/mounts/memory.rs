@@ -1,63 +1,63 @@
-//! What this process may hold in memory: how much of it is for data, what lies beside that, and how many
-//! volumes fit.
+//! How the memory of this process is divided, and how many volumes fit into it.
 //!
-//! Everything that grows with what tenants do has its own bound, taken from the limit of the process. What
-//! is left is the budget for data. The sizes of what does not grow are measured, see docs/kubernetes.md.
+//! Everything that grows with the activity of tenants has its own bound, derived from the memory
+//! limit of the process. The rest is the budget for data. The constant sizes are measured, see
+//! docs/kubernetes.md.
 
 use std::fs;
 use std::path::Path;
 
-/// A process without a limit shares the machine: it behaves as if it had this part of it, in percent.
-const UNLIMITED_SHARE: u64 = 40;
-/// Data needs so much to move at all.
-const SMALLEST: u64 = 32 << 20;
-/// A limit above this is none.
-const ABSURD: u64 = 1 << 60;
+/// The percentage of the machine's memory that a process without a limit assumes as its limit.
+const UNLIMITED_PERCENT: u64 = 40;
+/// The smallest budget with which data can be moved.
+const MIN_BUDGET: u64 = 32 << 20;
+/// A limit above this means none.
+const NO_LIMIT: u64 = 1 << 60;
 
-/// What every mount can always hold of dirty data, whatever others do.
+/// Dirty data that every mount can hold, whatever other mounts do.
 pub const MOUNT_FLOOR: usize = 1 << 20;
-/// What every open file system can always hold of data on its way.
+/// Data in transfer that every open file system can hold, whatever others do.
 pub const VOLUME_FLOOR: usize = 2 << 20;
-/// What every mount can always have open.
+/// Memory for open files that every mount can have, whatever other mounts do.
 pub const TABLES_FLOOR: usize = 128 << 10;
-/// The program itself, its threads and connections, and what its allocator has not given back.
-const PROGRAM: u64 = 40 << 20;
-/// What a mount takes that is published and in use: its session, its metrics, the buffer it receives into,
-/// and a file system of its own.
-const MOUNT: u64 = 7 << 18;
-/// What is known of a block in the cache.
-const BLOCK: u64 = 64;
-/// No node has more pods than this with volumes of one driver, and the kernel knows as many mounts.
-const MOST: u64 = 1000;
+/// The program itself, its threads and connections, and freed memory that its allocator keeps.
+const PROGRAM_SIZE: u64 = 40 << 20;
+/// A mount in use: its metrics, its receive buffer, and an open file system of its own.
+const MOUNT_SIZE: u64 = 7 << 18;
+/// The index entry of a cached block.
+const INDEX_ENTRY_SIZE: u64 = 64;
+/// No node has more pods with volumes of one driver, and the kernel has a limit on mounts too.
+const MAX_VOLUMES: u64 = 1000;
 
-/// How the memory of this process is divided.
+/// How the memory of this process is divided, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes {
-    /// For data: blocks being written, read, read ahead and kept.
+pub struct MemorySizes {
+    /// Data: blocks that are written, read, read ahead and cached.
     pub budget: u64,
-    /// For data beyond the budget that a mount or file system needs to move on when others hold all of it.
+    /// Data beyond the budget, for a mount or file system to make progress when others hold all of
+    /// it.
     pub excess: u64,
-    /// For requests of the kernel in flight, of all mounts; twice as much at worst, and half of it kept.
+    /// Kernel requests of all mounts; at worst twice as much, and half of it stays allocated.
     pub requests: u64,
-    /// For open files and directories, and for what is asked of virtual files.
+    /// Open files and directories, and requests to virtual files.
     pub tables: u64,
-    /// For memory of blocks that is kept to be used again.
+    /// Block buffers that are kept for reuse.
     pub pool: u64,
-    /// For the names of blocks that are cached on disk.
+    /// The index of blocks that are cached on disk.
     pub index: u64,
-    /// Volumes that fit.
+    /// The number of volumes that fit.
     pub volumes: u64,
 }
 
-impl Sizes {
-    /// From the limit of this process. Both can be said.
+impl MemorySizes {
+    /// Divides the memory limit of this process. The budget and the number of volumes can be given.
     pub fn new(budget: Option<u64>, volumes: Option<u64>) -> Self {
-        let limit = limit().or_else(|| Some(machine()? / 100 * UNLIMITED_SHARE));
-        Self::of(limit.unwrap_or(SMALLEST), budget, volumes)
+        let limit = limit().or_else(|| Some(machine_memory()? / 100 * UNLIMITED_PERCENT));
+        Self::from_limit(limit.unwrap_or(MIN_BUDGET), budget, volumes)
     }
 
-    fn of(limit: u64, budget: Option<u64>, volumes: Option<u64>) -> Self {
-        // A budget that is said is half of what the process is like, whatever it may have.
+    fn from_limit(limit: u64, budget: Option<u64>, volumes: Option<u64>) -> Self {
+        // A given budget counts as half of the memory, even if the limit is higher.
         let size = budget.map_or(limit, |budget| limit.min(2 * budget));
         let mut sizes = Self {
             budget: 0,
@@ -66,49 +66,49 @@ impl Sizes {
             tables: (size / 16).clamp(8 << 20, 1 << 30),
             pool: (size / 32).clamp(4 << 20, 32 << 20),
             index: (size / 64).max(4 << 20),
-            volumes: volumes.unwrap_or(size / 4 / MOUNT).clamp(1, MOST),
+            volumes: volumes.unwrap_or(size / 4 / MOUNT_SIZE).clamp(1, MAX_VOLUMES),
         };
-        let left = limit.saturating_sub(sizes.beside()).max(SMALLEST);
-        sizes.budget = budget.unwrap_or(left / 8 * 7).max(SMALLEST);
+        let left = limit.saturating_sub(sizes.overhead()).max(MIN_BUDGET);
+        sizes.budget = budget.unwrap_or(left / 8 * 7).max(MIN_BUDGET);
         sizes.excess = (sizes.budget / 8).max(8 << 20);
         sizes
     }
 
-    /// Blocks on disk that there is memory to know of.
+    /// Returns how many blocks on disk the index can hold.
     pub fn blocks(&self) -> u64 {
-        self.index / BLOCK
+        self.index / INDEX_ENTRY_SIZE
     }
 
-    /// What lies beside data at most.
-    pub fn beside(&self) -> u64 {
-        PROGRAM
+    /// Returns the maximum of everything but data.
+    pub fn overhead(&self) -> u64 {
+        PROGRAM_SIZE
             + self.requests / 2 * 5
             + self.tables
             + self.pool
             + self.index
-            + self.volumes * MOUNT
+            + self.volumes * MOUNT_SIZE
     }
 
-    /// What is needed for all of it.
+    /// Returns the maximum of everything.
     pub fn total(&self) -> u64 {
-        self.budget + self.excess + self.beside()
+        self.budget + self.excess + self.overhead()
     }
 }
 
-/// What the control group of this process allows, of either version.
+/// Returns the memory limit of this process's cgroup, version 1 or 2.
 pub fn limit() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut files = vec![
         "/sys/fs/cgroup/memory.max".to_owned(),
         "/sys/fs/cgroup/memory/memory.limit_in_bytes".to_owned(),
     ];
-    files.extend(own_files(&groups));
-    // Every group above counts as well, so the tightest does.
+    files.extend(limit_files(&groups));
+    // The limits of all ancestors apply, so the lowest counts.
     files.iter().filter_map(|file| read_limit(Path::new(file))).min()
 }
 
-/// Where the limit of these groups would be, if this process sees the whole hierarchy.
-fn own_files(groups: &str) -> Vec<String> {
+/// Returns the limit files of these cgroups, for a process that sees the whole hierarchy.
+fn limit_files(groups: &str) -> Vec<String> {
     let mut files = Vec::new();
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -123,11 +123,11 @@ fn own_files(groups: &str) -> Vec<String> {
 }
 
 fn read_limit(file: &Path) -> Option<u64> {
-    // "max" is not a number, and neither a limit.
-    fs::read_to_string(file).ok()?.trim().parse().ok().filter(|limit| *limit < ABSURD)
+    // Without a limit, the file has "max".
+    fs::read_to_string(file).ok()?.trim().parse().ok().filter(|limit| *limit < NO_LIMIT)
 }
 
-fn machine() -> Option<u64> {
+fn machine_memory() -> Option<u64> {
     let table = fs::read_to_string("/proc/meminfo").ok()?;
     let total = table.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = total.trim().trim_end_matches("kB").trim().parse().ok()?;
@@ -139,14 +139,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_found_in_both_versions_of_control_groups() {
-        assert_eq!(own_files("0::/kubepods/a\n"), ["/sys/fs/cgroup/kubepods/a/memory.max"]);
+    fn limits_are_found_in_both_cgroup_versions() {
+        assert_eq!(limit_files("0::/kubepods/a\n"), ["/sys/fs/cgroup/kubepods/a/memory.max"]);
         let old = "5:memory:/docker/b\n4:cpu,cpuacct:/docker/b\n";
-        assert_eq!(own_files(old), ["/sys/fs/cgroup/memory/docker/b/memory.limit_in_bytes"]);
+        assert_eq!(limit_files(old), ["/sys/fs/cgroup/memory/docker/b/memory.limit_in_bytes"]);
     }
 
     #[test]
-    fn a_limit_is_a_number_that_means_something() {
+    fn a_limit_is_a_plausible_number() {
         let dir = tempfile::tempdir().unwrap();
         let read = |text: &str| {
             let file = dir.path().join("limit");
@@ -162,29 +162,32 @@ mod tests {
     #[test]
     fn all_parts_together_are_within_the_limit() {
         for limit in [256_u64 << 20, 512 << 20, 1 << 30, 4 << 30, 64 << 30] {
-            let sizes = Sizes::of(limit, None, None);
+            let sizes = MemorySizes::from_limit(limit, None, None);
             assert!(sizes.total() <= limit + (4 << 20), "{limit}: {sizes:?}");
             assert!(sizes.budget >= limit / 5, "{limit}: {sizes:?}");
         }
     }
 
     #[test]
-    fn more_memory_takes_more_volumes_and_what_is_said_counts() {
-        let volumes = |limit: u64| Sizes::of(limit, None, None).volumes;
-        assert_eq!((volumes(256 << 20), volumes(1 << 30), volumes(1 << 40)), (36, 146, MOST));
-        let said = Sizes::of(1 << 30, Some(128 << 20), Some(7));
-        assert_eq!((said.budget, said.volumes), (128 << 20, 7));
-        // Every mount has its floors.
+    fn more_memory_takes_more_volumes_and_given_values_count() {
+        let volumes = |limit: u64| MemorySizes::from_limit(limit, None, None).volumes;
+        assert_eq!(
+            (volumes(256 << 20), volumes(1 << 30), volumes(1 << 40)),
+            (36, 146, MAX_VOLUMES)
+        );
+        let given = MemorySizes::from_limit(1 << 30, Some(128 << 20), Some(7));
+        assert_eq!((given.budget, given.volumes), (128 << 20, 7));
+        // The minimums of all mounts fit.
         for limit in [256_u64 << 20, 1 << 30] {
-            let sizes = Sizes::of(limit, None, None);
+            let sizes = MemorySizes::from_limit(limit, None, None);
             assert!(sizes.volumes * MOUNT_FLOOR as u64 <= sizes.budget / 2, "{sizes:?}");
             assert!(sizes.volumes * TABLES_FLOOR as u64 <= sizes.tables / 2, "{sizes:?}");
         }
     }
 
     #[test]
-    fn a_limit_that_is_too_small_still_lets_data_move() {
-        let sizes = Sizes::of(0, None, None);
-        assert_eq!((sizes.budget, sizes.volumes), (SMALLEST, 1));
+    fn too_small_a_limit_still_lets_data_move() {
+        let sizes = MemorySizes::from_limit(0, None, None);
+        assert_eq!((sizes.budget, sizes.volumes), (MIN_BUDGET, 1));
     }
 }

@@ -1,54 +1,55 @@
-//! One volume on this node: its session, if it has one, and its targets.
+//! One PV on this node: its mount, if there is one, and its targets.
 
 use std::path::{Path, PathBuf};
 
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::bind::{self, TargetRoot};
-use super::id::VolumeId;
-use super::session::Session;
-use super::state::{Record, Target};
+use super::mount::Mount;
+use super::state_dir::{PvRecord, Target};
+use super::targets::{self, TargetRoot};
+use super::volume_id::VolumeId;
 use crate::error::{Result, joined};
 
+/// A published PV.
 pub struct Pv {
     pub id: VolumeId,
-    inner: Mutex<Inner>,
+    state: Mutex<PvState>,
 }
 
-/// What is known of a volume, by whoever has its turn.
+/// The state of a PV, guarded by its lock.
 #[derive(Default)]
-pub struct Inner {
-    pub session: Option<Session>,
+pub struct PvState {
+    pub mount: Option<Mount>,
     pub targets: Vec<Target>,
     pub ephemeral: bool,
-    /// Whether others than this process have served it.
+    /// Whether an earlier process served it.
     pub inherited: bool,
 }
 
 impl Pv {
     pub fn new(id: VolumeId) -> Self {
-        Self { id, inner: Mutex::default() }
+        Self { id, state: Mutex::default() }
     }
 
-    /// As a process before this one has left it.
-    pub fn inherited(id: VolumeId, record: Record) -> Self {
-        let Record { targets, ephemeral, .. } = record;
-        let inner = Inner { session: None, targets, ephemeral, inherited: true };
-        Self { id, inner: Mutex::new(inner) }
+    /// Restores a PV from the record of an earlier process.
+    pub fn from_record(id: VolumeId, record: PvRecord) -> Self {
+        let PvRecord { targets, ephemeral, .. } = record;
+        let state = PvState { mount: None, targets, ephemeral, inherited: true };
+        Self { id, state: Mutex::new(state) }
     }
 
-    /// One at a time.
-    pub async fn turn(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().await
+    /// Waits for the lock.
+    pub async fn lock(&self) -> MutexGuard<'_, PvState> {
+        self.state.lock().await
     }
 
-    /// The turn, if nobody has it.
-    pub fn turn_now(&self) -> Option<MutexGuard<'_, Inner>> {
-        self.inner.try_lock().ok()
+    /// Returns the lock if it is free.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, PvState>> {
+        self.state.try_lock().ok()
     }
 }
 
-impl Inner {
+impl PvState {
     pub fn target(&self, path: &Path) -> Option<&Target> {
         self.targets.iter().find(|target| target.path == path)
     }
@@ -57,27 +58,28 @@ impl Inner {
         self.targets.retain(|target| target.path != path);
     }
 
-    pub fn record(&self, id: &VolumeId, point: PathBuf) -> Record {
-        Record {
+    pub fn to_record(&self, id: &VolumeId, point: PathBuf) -> PvRecord {
+        PvRecord {
             volume: id.to_string(),
             point,
-            session: self.session.as_ref().map_or(0, |session| session.meta().facts().sid().0),
+            session: self.mount.as_ref().map_or(0, |mount| mount.meta().facts().sid().0),
             ephemeral: self.ephemeral,
             targets: self.targets.clone(),
         }
     }
 
-    /// Shows the session at the target; what is shown there already stays. Answers whether it was not.
-    pub async fn show(&self, root: &TargetRoot, target: &Target) -> Result<bool> {
-        let Some(session) = &self.session else { return Ok(false) };
-        let (point, device) = (session.point().to_owned(), session.device().to_owned());
+    /// Bind-mounts the PV at the target, unless it is mounted there already. Returns whether it was
+    /// not.
+    pub async fn bind(&self, root: &TargetRoot, target: &Target) -> Result<bool> {
+        let Some(mount) = &self.mount else { return Ok(false) };
+        let (point, device) = (mount.point().to_owned(), mount.device().to_owned());
         let (root, target) = (root.clone(), target.clone());
-        let shown = tokio::task::spawn_blocking(move || {
-            if bind::device_at(&target.path).is_some_and(|found| found == device) {
+        let bound = tokio::task::spawn_blocking(move || {
+            if targets::device_at(&target.path).is_some_and(|found| found == device) {
                 return Ok(false);
             }
             root.replace(&point, &target.path, target.read_only).map(|()| true)
         });
-        joined("mounting a target", shown).await
+        joined("mounting a target", bound).await
     }
 }

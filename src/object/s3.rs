@@ -58,7 +58,7 @@ impl S3Store {
     pub fn new(service: Service, spec: &Spec) -> Result<Self> {
         let env = |name: &str| {
             let own = spec.env.get(name).map(|value| value.expose().to_owned());
-            own.or_else(|| spec.policy.lent(name)).filter(|value| !value.is_empty())
+            own.or_else(|| spec.policy.process_variable(name)).filter(|value| !value.is_empty())
         };
         let address = service.address(&spec.bucket, &env)?;
         let connection = Connection::new(service, spec, &address, &env)?;

@@ -1,15 +1,15 @@
-//! Addresses that a connection may be made to.
+//! Network addresses that the driver may connect to.
 //!
-//! A name is judged by what it resolves to, at the moment of connecting: one that changes its answer
-//! in between gains nothing.
+//! A host name is checked by the addresses that it resolves to at the moment of connecting, so a
+//! DNS answer that changes in between gains nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::flags::{LINK_LOCAL, LOOPBACK};
-use super::{Policy, refused};
+use super::{Policy, forbidden_without};
 use crate::error::{Error, Result};
 
-/// Where clouds tell a machine about itself, with its credentials, outside of link-local networks.
+/// Cloud metadata services, which hand out a machine's credentials, outside of link-local networks.
 const METADATA_V4: [Ipv4Addr; 3] = [
     Ipv4Addr::new(100, 100, 100, 200),
     Ipv4Addr::new(168, 63, 129, 16),
@@ -19,88 +19,91 @@ const METADATA_V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
 ];
-/// IPv4 behind a translator: `64:ff9b::/96`.
-const TRANSLATED: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
+/// IPv4 addresses behind NAT64: `64:ff9b::/96`.
+const NAT64_PREFIX: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
 
-/// What there is to say against an address.
+/// Addresses that need a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RestrictedAddress {
     Loopback,
     LinkLocal,
 }
 
 impl Policy {
-    /// Whether a connection to this address may be made.
+    /// Checks whether connections to an address are allowed.
     pub fn check_address(&self, address: IpAddr) -> Result<()> {
         let Some(flags) = self.flags() else { return Ok(()) };
-        match kind(address) {
-            Some(Kind::Loopback) if !flags.allow_loopback => {
-                Err(refused(format!("{address} is an address of the node itself"), LOOPBACK))
-            }
-            Some(Kind::LinkLocal) if !flags.allow_link_local => Err(refused(
-                format!("{address} is link-local or tells machines about themselves"),
-                LINK_LOCAL,
+        match restricted(address) {
+            Some(RestrictedAddress::Loopback) if !flags.allow_loopback => Err(forbidden_without(
+                format!("{address} is an address of the node itself"),
+                LOOPBACK,
             )),
+            Some(RestrictedAddress::LinkLocal) if !flags.allow_link_local => {
+                Err(forbidden_without(
+                    format!("{address} is link-local or a cloud metadata service"),
+                    LINK_LOCAL,
+                ))
+            }
             _ => Ok(()),
         }
     }
 
-    /// As [`Policy::check_address`], if the host is an address and not a name.
+    /// Checks a host if it is an address and not a name.
     pub fn check_host(&self, host: &str) -> Result<()> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let bare = bare.split_once('%').map_or(bare, |(bare, _)| bare);
         bare.parse().map_or(Ok(()), |address| self.check_address(address))
     }
 
-    /// The addresses of a host that a connection may be made to. If none of them may, the error
-    /// says why.
+    /// Resolves a host and returns the allowed addresses. Returns an error that says why if none is
+    /// allowed.
     pub async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let away = |cause: String| Error::Unreachable { place: host.to_owned(), cause };
+        let unreachable = |cause: String| Error::Unreachable { place: host.to_owned(), cause };
         let found = tokio::net::lookup_host((host, port)).await;
-        let found = found.map_err(|error| away(error.to_string()))?;
-        let (mut good, mut refusal) = (Vec::new(), None);
+        let found = found.map_err(|error| unreachable(error.to_string()))?;
+        let (mut allowed, mut refusal) = (Vec::new(), None);
         for address in found {
             match self.check_address(address.ip()) {
-                Ok(()) => good.push(address),
+                Ok(()) => allowed.push(address),
                 Err(error) => refusal = Some(error),
             }
         }
         match refusal {
-            _ if !good.is_empty() => Ok(good),
+            _ if !allowed.is_empty() => Ok(allowed),
             Some(error) => Err(error),
-            None => Err(away("the name has no address".to_owned())),
+            None => Err(unreachable("the host name has no address".to_owned())),
         }
     }
 }
 
-fn kind(address: IpAddr) -> Option<Kind> {
+fn restricted(address: IpAddr) -> Option<RestrictedAddress> {
     match address.to_canonical() {
-        IpAddr::V4(address) => kind_v4(address),
-        IpAddr::V6(address) => kind_v6(address),
+        IpAddr::V4(address) => restricted_v4(address),
+        IpAddr::V6(address) => restricted_v6(address),
     }
 }
 
-fn kind_v4(address: Ipv4Addr) -> Option<Kind> {
+fn restricted_v4(address: Ipv4Addr) -> Option<RestrictedAddress> {
     // All of 0.0.0.0/8 is this host.
     if address.is_loopback() || address.octets()[0] == 0 {
-        Some(Kind::Loopback)
+        Some(RestrictedAddress::Loopback)
     } else if address.is_link_local() || METADATA_V4.contains(&address) {
-        Some(Kind::LinkLocal)
+        Some(RestrictedAddress::LinkLocal)
     } else {
         None
     }
 }
 
-fn kind_v6(address: Ipv6Addr) -> Option<Kind> {
+fn restricted_v6(address: Ipv6Addr) -> Option<RestrictedAddress> {
     let parts = address.segments();
     let embedded = Ipv4Addr::from_bits(u32::from(parts[6]) << 16 | u32::from(parts[7]));
     if address.is_loopback() || address.is_unspecified() {
-        Some(Kind::Loopback)
+        Some(RestrictedAddress::Loopback)
     } else if address.is_unicast_link_local() || METADATA_V6.contains(&address) {
-        Some(Kind::LinkLocal)
-    } else if parts[..6] == TRANSLATED || parts[..6] == [0; 6] {
-        kind_v4(embedded)
+        Some(RestrictedAddress::LinkLocal)
+    } else if parts[..6] == NAT64_PREFIX || parts[..6] == [0; 6] {
+        restricted_v4(embedded)
     } else {
         None
     }
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_opens_its_own_addresses_and_no_others() {
+    fn a_flag_allows_its_own_addresses_and_no_others() {
         let flags = Flags { allow_loopback: true, ..Flags::default() };
         let policy = Policy::new(flags).unwrap();
         assert!(policy.check_host("127.0.0.1").is_ok());
@@ -152,9 +155,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_is_judged_by_what_it_resolves_to() {
+    async fn a_name_is_checked_by_what_it_resolves_to() {
         let policy = Policy::new(Flags::default()).unwrap();
-        // The last two are forms that only the resolver understands.
+        // Only the resolver understands the last two forms.
         for host in ["localhost", "127.1", "2130706433"] {
             let refusal = policy.addresses(host, 80).await.unwrap_err();
             assert!(matches!(refusal, Error::Forbidden(_)), "{host}: {refusal}");

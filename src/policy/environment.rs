@@ -1,13 +1,13 @@
-//! Variables of the environment: those that a Secret brings, and those of the process.
+//! Environment variables: those in a Secret, and those of the process.
 
 use std::path::Path;
 
 use super::flags::INSTANCE_CREDENTIALS;
-use super::{Policy, refused};
+use super::{Policy, forbidden_without};
 use crate::error::Result;
 
-/// Variables that name files, here or in other clients.
-const FILES: &[&str] = &[
+/// Variables that name files, for this or other clients.
+const FILE_VARIABLES: &[&str] = &[
     "AWS_CA_BUNDLE",
     "AWS_CONFIG_FILE",
     "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
@@ -21,8 +21,9 @@ const FILES: &[&str] = &[
     "SSL_CERT_FILE",
 ];
 
-/// What the process may lend to every file system: how its network is, and nobody's identity.
-const LENT: &[&str] = &[
+/// Variables of the process that every file system may use: they describe the network and identify
+/// nobody.
+const PROCESS_VARIABLES: &[&str] = &[
     "ALICLOUD_REGION_ID",
     "AWS_DEFAULT_REGION",
     "AWS_REGION",
@@ -37,31 +38,34 @@ const LENT: &[&str] = &[
 ];
 
 impl Policy {
-    /// Whether a Secret may set this variable.
+    /// Checks whether a Secret may set a variable.
     pub fn check_variable(&self, name: &str, value: &str) -> Result<()> {
-        if FILES.contains(&name) && !value.is_empty() {
+        if FILE_VARIABLES.contains(&name) && !value.is_empty() {
             return self.check_file(&format!("envs: {name}"), Path::new(value));
         }
         Ok(())
     }
 
-    /// Whether the identity of this process, or of the machine, may stand for keys that are missing;
-    /// `what` asks for it.
+    /// Checks whether the identity of this process or machine may be used in place of missing keys.
+    /// `what` names the setting that requests it.
     pub fn check_instance_credentials(&self, what: &str) -> Result<()> {
-        if self.lends_identity() {
+        if self.allows_instance_credentials() {
             return Ok(());
         }
-        Err(refused(format!("{what} asks for the identity of the driver"), INSTANCE_CREDENTIALS))
+        Err(forbidden_without(
+            format!("{what} requests the identity of the driver"),
+            INSTANCE_CREDENTIALS,
+        ))
     }
 
-    /// Whether keys that are missing may be looked for in the process and on the machine.
-    pub fn lends_identity(&self) -> bool {
+    /// Whether missing keys may be taken from the process or the machine.
+    pub fn allows_instance_credentials(&self) -> bool {
         self.flags().is_none_or(|flags| flags.allow_instance_credentials)
     }
 
-    /// A variable of the process, if a file system may use it.
-    pub fn lent(&self, name: &str) -> Option<String> {
-        let may = self.lends_identity() || LENT.contains(&name);
+    /// Returns a variable of the process, if file systems may use it.
+    pub fn process_variable(&self, name: &str) -> Option<String> {
+        let may = self.allows_instance_credentials() || PROCESS_VARIABLES.contains(&name);
         may.then(|| std::env::var(name).ok()).flatten()
     }
 }
@@ -74,7 +78,7 @@ mod tests {
     #[test]
     fn variables_that_name_files_are_refused_by_their_names_alone() {
         let policy = Policy::new(Flags::default()).unwrap();
-        for name in FILES {
+        for name in FILE_VARIABLES {
             let refusal = policy.check_variable(name, "/canary").unwrap_err().to_string();
             assert!(refusal.contains(name) && !refusal.contains("canary"), "{refusal}");
         }
@@ -82,12 +86,12 @@ mod tests {
     }
 
     #[test]
-    fn the_process_lends_its_identity_to_nobody_unless_told_to() {
+    fn the_identity_of_the_process_is_not_used_without_a_flag() {
         let (path, open) = ("PATH", Policy::unrestricted());
-        assert!(open.lent(path).is_some() && open.lends_identity());
+        assert!(open.process_variable(path).is_some() && open.allows_instance_credentials());
         let closed = Policy::new(Flags::default()).unwrap();
-        assert!(closed.lent(path).is_none() && !closed.lends_identity());
+        assert!(closed.process_variable(path).is_none() && !closed.allows_instance_credentials());
         let flags = Flags { allow_instance_credentials: true, ..Flags::default() };
-        assert!(Policy::new(flags).unwrap().lent(path).is_some());
+        assert!(Policy::new(flags).unwrap().process_variable(path).is_some());
     }
 }

@@ -1,7 +1,7 @@
 //! Files that a Secret, an option or an address names: certificates, keys, passwords.
 //!
-//! In a driver they lie below one directory of the administrator's or are not looked at. The kernel
-//! sees to it while it resolves the path, so that nobody can exchange a part of it in between.
+//! A driver opens them only below one directory that the administrator chose. The kernel enforces
+//! that while it resolves the path, so nothing can be exchanged in between.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,50 +12,50 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
 use rustix::io::Errno;
 
 use super::flags::{FILES_BELOW, is_plain};
-use super::{Policy, refused};
+use super::{Policy, forbidden_without};
 use crate::error::{Error, Result};
 
-/// More than any bundle of certificates; what is larger is something else.
-const LARGEST: u64 = 1 << 20;
+/// More than any certificate bundle has.
+const MAX_SIZE: u64 = 1 << 20;
 
-/// How a file below the directory may be reached.
+/// Restrictions on the path below the directory.
 const BENEATH: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
-/// Where kubelet keeps the files of a mounted Secret: what bears their names are links to there.
-const EXCHANGED: &str = "..data";
+/// Where kubelet keeps the files of a mounted Secret. The visible names are symbolic links to
+/// there.
+const KUBELET_DATA_DIR: &str = "..data";
 
-/// A file that was opened; it stays what it is whatever becomes of its path.
+/// An open file, which stays the same whatever happens to its path.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedFile {
     file: File,
     path: PathBuf,
 }
 
 impl Policy {
-    /// Refuses a file that may not be named, without looking whether it is there. `what` names what
-    /// names it.
+    /// Refuses a file that may not be named, without checking whether it exists. `what` names the
+    /// setting that refers to it.
     pub fn check_file(&self, what: &str, path: &Path) -> Result<()> {
         let Some(flags) = self.flags() else { return Ok(()) };
         match &flags.allow_files_below {
             Some(dir) if is_plain(path) && path.starts_with(dir) && path != dir => Ok(()),
             Some(dir) => Err(Error::Forbidden(format!(
-                "{what} names a file that is not below {}, where {FILES_BELOW} of the driver allows \
-                 them",
+                "{what} names a file outside of {}, the directory of the driver's {FILES_BELOW}",
                 dir.display()
             ))),
-            None => Err(refused(format!("{what} names a file of the node"), FILES_BELOW)),
+            None => Err(forbidden_without(format!("{what} names a file of the node"), FILES_BELOW)),
         }
     }
 
-    /// Opens a file that somebody names.
-    pub fn open_file(&self, what: &str, path: &Path) -> Result<Opened> {
+    /// Opens a file that a setting names.
+    pub fn open_file(&self, what: &str, path: &Path) -> Result<OpenedFile> {
         self.check_file(what, path)?;
         let fail = |cause: String| Error::bad_input(format!("{what} {}: {cause}", path.display()));
         let dir = self.flags().and_then(|flags| flags.allow_files_below.as_deref());
         let Some(dir) = dir else {
             let file = File::open(path).map_err(|error| fail(error.to_string()))?;
-            return Ok(Opened { file, path: path.to_owned() });
+            return Ok(OpenedFile { file, path: path.to_owned() });
         };
         let file = beneath(dir, path).map_err(|error| fail(error.to_string()))?;
         let stat = fstat(&file).map_err(|error| fail(error.to_string()))?;
@@ -63,31 +63,31 @@ impl Policy {
             return Err(fail("not a regular file".to_owned()));
         }
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        Ok(Opened { file, path })
+        Ok(OpenedFile { file, path })
     }
 
-    /// The content of a file that somebody names.
+    /// Reads a file that a setting names.
     pub fn read_file(&self, what: &str, path: &Path) -> Result<Vec<u8>> {
         let fail = |cause: String| Error::bad_input(format!("{what} {}: {cause}", path.display()));
         let mut content = Vec::new();
         let opened = self.open_file(what, path)?;
-        let read = opened.file.take(LARGEST + 1).read_to_end(&mut content);
+        let read = opened.file.take(MAX_SIZE + 1).read_to_end(&mut content);
         read.map_err(|error| fail(error.to_string()))?;
-        if content.len() as u64 > LARGEST {
-            return Err(fail(format!("larger than {LARGEST} bytes")));
+        if content.len() as u64 > MAX_SIZE {
+            return Err(fail(format!("larger than {MAX_SIZE} bytes")));
         }
         Ok(content)
     }
 
-    /// As [`Policy::read_file`], of text.
+    /// Reads a text file that a setting names.
     pub fn read_text(&self, what: &str, path: &Path) -> Result<String> {
         String::from_utf8(self.read_file(what, path)?)
             .map_err(|_| Error::bad_input(format!("{what} {}: not UTF-8", path.display())))
     }
 }
 
-impl Opened {
-    /// A path that leads to this very file for as long as it is open.
+impl OpenedFile {
+    /// Returns a path to this very file, valid while it is open.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -96,7 +96,7 @@ impl Opened {
 fn beneath(dir: &Path, path: &Path) -> Result<File, Errno> {
     let below = path.strip_prefix(dir).map_err(|_| Errno::ACCESS)?;
     let base = open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    // Whoever puts a pipe there does not keep a thread waiting.
+    // A named pipe must not block the thread.
     let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = openat2(&base, below, how, Mode::empty(), BENEATH);
     if !matches!(opened, Err(Errno::LOOP)) {
@@ -106,8 +106,8 @@ fn beneath(dir: &Path, path: &Path) -> Result<File, Errno> {
     let name = name.ok_or(Errno::LOOP)?;
     let dir_how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    let files = openat2(&base, parent.join(EXCHANGED), dir_how, Mode::empty(), within);
-    // Without it, the link is somebody's own.
+    let files = openat2(&base, parent.join(KUBELET_DATA_DIR), dir_how, Mode::empty(), within);
+    // Without it, kubelet did not make the link.
     let files = files.map_err(|_| Errno::LOOP)?;
     openat2(&files, name, how, Mode::empty(), BENEATH).map(File::from)
 }
@@ -124,16 +124,16 @@ mod tests {
         Policy::new(flags).unwrap()
     }
 
-    fn told(read: Result<Vec<u8>>) -> String {
+    fn message(read: Result<Vec<u8>>) -> String {
         read.unwrap_err().to_string()
     }
 
     #[test]
-    fn without_a_flag_no_file_is_looked_at() {
+    fn without_a_flag_no_file_is_opened() {
         let policy = Policy::new(Flags::default()).unwrap();
         let (there, not) = (Path::new("/etc/passwd"), Path::new("/etc/not/there"));
-        let refusals = [there, not].map(|path| told(policy.read_file("ssl-key", path)));
-        assert_eq!(refusals[0], refusals[1], "whether a file exists is told to nobody");
+        let refusals = [there, not].map(|path| message(policy.read_file("ssl-key", path)));
+        assert_eq!(refusals[0], refusals[1], "the error does not reveal whether a file exists");
         assert!(refusals[0].contains("ssl-key") && refusals[0].contains(FILES_BELOW));
         assert!(Policy::unrestricted().read_file("ssl-key", there).is_ok());
     }
@@ -166,24 +166,26 @@ mod tests {
             "none",
             "",
         ] {
-            let refusal = told(read(name));
+            let refusal = message(read(name));
             assert!(!refusal.contains("canary") && refusal.contains("ca"), "{name}: {refusal}");
         }
-        assert!(told(policy.read_file("ca", &folder.path().join("shadow"))).contains(FILES_BELOW));
-        assert!(told(policy.read_file("ca", Path::new("more/ca.pem"))).contains(FILES_BELOW));
+        assert!(
+            message(policy.read_file("ca", &folder.path().join("shadow"))).contains(FILES_BELOW)
+        );
+        assert!(message(policy.read_file("ca", Path::new("more/ca.pem"))).contains(FILES_BELOW));
     }
 
     #[test]
-    fn what_does_not_end_is_not_read_to_its_end() {
+    fn an_endless_file_is_not_read_to_its_end() {
         let folder = tempfile::tempdir().unwrap();
         let file = File::create(folder.path().join("large")).unwrap();
         file.set_len(1 << 40).unwrap();
         let read = below(folder.path()).read_file("ca", &folder.path().join("large"));
-        assert!(told(read).contains("larger"));
+        assert!(message(read).contains("larger"));
     }
 
     #[test]
-    fn the_files_of_a_mounted_secret_are_found_where_kubelet_keeps_them() {
+    fn files_of_a_mounted_secret_are_found_through_kubelets_links() {
         let folder = tempfile::tempdir().unwrap();
         let secret = folder.path().join("tls");
         std::fs::create_dir_all(secret.join("..2026_1")).unwrap();
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_file_stays_the_same_whatever_its_name_leads_to() {
+    fn an_open_file_stays_the_same_when_its_path_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         std::fs::write(&path, "first").unwrap();

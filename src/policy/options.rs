@@ -1,22 +1,22 @@
-//! Mount options and attributes: who may say which.
+//! Mount options and volume attributes: who may use which.
 //!
-//! Each author has a list of what it may say, and a new option is on none of them.
+//! These are lists of allowed names, so a new option is refused until it is added to one.
 
 use super::flags::{INLINE_OPTIONS, INLINE_VOLUMES, MOUNT_OPTIONS};
-use super::{Policy, never, refused};
+use super::{Policy, always_forbidden, forbidden_without};
 use crate::error::Result;
 
-/// Who has written the options of a volume.
+/// Who wrote the options of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
-    /// An administrator: a PV, or the class that it was made from.
+    /// An administrator, in a PV or its class.
     Administrator,
-    /// Whoever made a pod.
+    /// The author of a pod, in an inline volume.
     Pod,
 }
 
-/// What concerns nobody but the volume's own users.
-const HARMLESS: &[&str] = &[
+/// Options that affect only the users of the volume.
+const HARMLESS_OPTIONS: &[&str] = &[
     "_netdev",
     "all-squash",
     "allow_other",
@@ -67,8 +67,8 @@ const HARMLESS: &[&str] = &[
     "upload-limit",
 ];
 
-/// What changes how the file system as a whole is used, or what the node does for it.
-const ADMINISTRATORS: &[&str] = &[
+/// Options that affect the whole file system or the node.
+const ADMINISTRATOR_OPTIONS: &[&str] = &[
     "allow_root",
     "async_dio",
     "atime-mode",
@@ -131,8 +131,8 @@ const ADMINISTRATORS: &[&str] = &[
     "writeback_cache",
 ];
 
-/// How the cache of the node is kept: one for all volumes, so the node's own flags say it.
-const NODE_CACHE: &[&str] = &[
+/// Options of the cache, which all volumes of a node share: flags of the node set them.
+const NODE_CACHE_OPTIONS: &[&str] = &[
     "cache-dir",
     "cache-eviction",
     "cache-expire",
@@ -144,94 +144,101 @@ const NODE_CACHE: &[&str] = &[
     "verify-cache-checksum",
 ];
 
-/// What `--allow-mount-options` can open: devices and set-uid programs of a volume count on the
-/// node, and blocks are kept where a PV says.
-pub const OPENABLE: &[&str] = &["dev", "suid", "cache-dir"];
+/// What `--allow-mount-options` can allow: devices and set-uid programs affect the node, and a
+/// cache directory is on the node.
+pub const ALLOWABLE: &[&str] = &["dev", "suid", "cache-dir"];
 
-/// Attributes of a volume that lead to a directory of its file system.
-const PLACES: &[&str] = &["subPath", "subdir"];
+/// Attributes that choose a directory of the file system.
+const DIRECTORY_ATTRIBUTES: &[&str] = &["subPath", "subdir"];
 
 impl Policy {
-    /// Whether the author may give these options, by their names. Answers those that the node decides
-    /// in its place.
+    /// Checks whether the author may use these options. Returns those without effect, because the
+    /// node sets them.
     pub fn check_options<'a>(
         &self,
         author: Author,
         names: impl IntoIterator<Item = &'a str>,
     ) -> Result<Vec<&'a str>> {
-        let mut decided = Vec::new();
+        let mut set_by_node = Vec::new();
         for name in names {
-            if !self.takes(author, name)? {
-                decided.push(name);
+            if !self.has_effect(author, name)? {
+                set_by_node.push(name);
             }
         }
-        decided.sort_unstable();
-        decided.dedup();
-        Ok(decided)
+        set_by_node.sort_unstable();
+        set_by_node.dedup();
+        Ok(set_by_node)
     }
 
-    /// Whether there may be inline volumes.
+    /// Checks whether inline volumes are allowed.
     pub fn check_inline(&self) -> Result<()> {
         match self.flags() {
             Some(flags) if !flags.allow_inline_volumes => {
-                Err(refused("an inline (ephemeral) volume", INLINE_VOLUMES))
+                Err(forbidden_without("an inline (ephemeral) volume", INLINE_VOLUMES))
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether a pod may say where in the file system its inline volume lies.
+    /// Checks whether a pod may use an attribute in an inline volume.
     pub fn check_inline_attribute(&self, name: &str) -> Result<()> {
         match self.flags() {
-            Some(flags) if PLACES.contains(&name) && !has(&flags.allow_inline_options, name) => {
+            Some(flags)
+                if DIRECTORY_ATTRIBUTES.contains(&name)
+                    && !has(&flags.allow_inline_options, name) =>
+            {
                 let what = format!("volume attribute {name} of an inline volume");
-                Err(refused(what, &format!("{INLINE_OPTIONS}={name}")))
+                Err(forbidden_without(what, &format!("{INLINE_OPTIONS}={name}")))
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether blocks may be kept in this directory, which a volume names.
+    /// Checks whether a volume may use a cache directory.
     pub fn check_cache_dir(&self, dir: &str) -> Result<()> {
         match self.flags() {
-            Some(_) if dir.split([':', ',']).any(|dir| dir.trim() == "memory") => Err(never(
-                "mount option cache-dir=memory",
-                "not in a driver: memory of volumes is one budget of the node",
-            )),
+            Some(_) if dir.split([':', ',']).any(|dir| dir.trim() == "memory") => {
+                Err(always_forbidden(
+                    "mount option cache-dir=memory",
+                    "not in a driver: the memory of all volumes is one budget of the node",
+                ))
+            }
             _ => Ok(()),
         }
     }
 
-    /// Whether the option counts.
-    fn takes(&self, author: Author, name: &str) -> Result<bool> {
+    /// Whether an allowed option has an effect; otherwise the node sets it.
+    fn has_effect(&self, author: Author, name: &str) -> Result<bool> {
         let Some(flags) = self.flags() else { return Ok(true) };
-        if HARMLESS.contains(&name) || name.starts_with("x-") {
+        if HARMLESS_OPTIONS.contains(&name) || name.starts_with("x-") {
             return Ok(true);
         }
         if author == Author::Pod && !has(&flags.allow_inline_options, name) {
             let what = format!("mount option {name} of an inline volume");
-            return Err(refused(what, &format!("{INLINE_OPTIONS}={name}")));
+            return Err(forbidden_without(what, &format!("{INLINE_OPTIONS}={name}")));
         }
-        if OPENABLE.contains(&name) && has(&flags.allow_mount_options, name) {
+        if ALLOWABLE.contains(&name) && has(&flags.allow_mount_options, name) {
             return Ok(true);
         }
-        if NODE_CACHE.contains(&name) {
+        if NODE_CACHE_OPTIONS.contains(&name) {
             return Ok(false);
         }
-        if ADMINISTRATORS.contains(&name) {
+        if ADMINISTRATOR_OPTIONS.contains(&name) {
             return Ok(true);
         }
-        if OPENABLE.contains(&name) {
+        if ALLOWABLE.contains(&name) {
             let flag = format!("{MOUNT_OPTIONS}={name}");
-            return Err(refused(format!("mount option {name}"), &flag));
+            return Err(forbidden_without(format!("mount option {name}"), &flag));
         }
-        Err(never(format!("mount option {name}"), "not in a driver"))
+        Err(always_forbidden(format!("mount option {name}"), "not in a driver"))
     }
 }
 
-/// Whether it is an option or an attribute that pods can be allowed to give.
+/// Whether inline volumes can be allowed to use an option or attribute.
 pub fn is_known(name: &str) -> bool {
-    [HARMLESS, ADMINISTRATORS, NODE_CACHE, OPENABLE, PLACES].iter().any(|all| all.contains(&name))
+    [HARMLESS_OPTIONS, ADMINISTRATOR_OPTIONS, NODE_CACHE_OPTIONS, ALLOWABLE, DIRECTORY_ATTRIBUTES]
+        .iter()
+        .any(|all| all.contains(&name))
 }
 
 fn has(allowed: &[String], name: &str) -> bool {
@@ -243,16 +250,16 @@ mod tests {
     use super::*;
     use crate::policy::Flags;
 
-    fn told<T: std::fmt::Debug>(done: Result<T>) -> String {
+    fn message<T: std::fmt::Debug>(done: Result<T>) -> String {
         done.unwrap_err().to_string()
     }
 
     #[test]
-    fn devices_and_set_uid_programs_need_a_word_of_the_administrator() {
+    fn devices_and_set_uid_programs_need_a_flag() {
         let policy = Policy::new(Flags::default()).unwrap();
         for name in ["dev", "suid"] {
             for author in [Author::Administrator, Author::Pod] {
-                let refusal = told(policy.check_options(author, [name]));
+                let refusal = message(policy.check_options(author, [name]));
                 assert!(refusal.contains(name) && refusal.contains("--allow-"), "{refusal}");
             }
         }
@@ -264,44 +271,44 @@ mod tests {
     }
 
     #[test]
-    fn who_makes_a_pod_cannot_say_where_data_lies() {
+    fn an_inline_volume_cannot_choose_its_storage() {
         let policy = Policy::new(Flags::default()).unwrap();
         for name in ["storage", "bucket", "cache-dir", "subdir", "writeback", "context", "colour"] {
-            let refusal = told(policy.check_options(Author::Pod, [name]));
+            let refusal = message(policy.check_options(Author::Pod, [name]));
             assert!(refusal.contains(name) && refusal.contains(INLINE_OPTIONS), "{refusal}");
         }
         policy.check_options(Author::Pod, ["ro", "cache-size", "noatime", "x-any"]).unwrap();
         policy.check_options(Author::Administrator, ["storage", "bucket", "subdir"]).unwrap();
-        for name in PLACES {
-            assert!(told(policy.check_inline_attribute(name)).contains(INLINE_OPTIONS));
+        for name in DIRECTORY_ATTRIBUTES {
+            assert!(message(policy.check_inline_attribute(name)).contains(INLINE_OPTIONS));
         }
         policy.check_inline_attribute("capacity").unwrap();
     }
 
     #[test]
-    fn the_node_decides_how_its_cache_is_kept() {
+    fn the_node_configures_its_cache() {
         let policy = Policy::new(Flags::default()).unwrap();
         let names = ["free-space-ratio", "cache-size", "cache-dir", "writeback", "cache-dir"];
-        let decided = policy.check_options(Author::Administrator, names).unwrap();
-        assert_eq!(decided, ["cache-dir", "free-space-ratio"]);
-        assert!(told(policy.check_cache_dir("memory")).contains("memory"));
-        assert!(told(policy.check_cache_dir("/a: memory")).contains("memory"));
+        let set_by_node = policy.check_options(Author::Administrator, names).unwrap();
+        assert_eq!(set_by_node, ["cache-dir", "free-space-ratio"]);
+        assert!(message(policy.check_cache_dir("memory")).contains("memory"));
+        assert!(message(policy.check_cache_dir("/a: memory")).contains("memory"));
         policy.check_cache_dir("/a/memory").unwrap();
         let allow_mount_options = vec!["cache-dir".to_owned()];
         let policy = Policy::new(Flags { allow_mount_options, ..Flags::default() }).unwrap();
-        let decided = policy.check_options(Author::Administrator, names).unwrap();
-        assert_eq!(decided, ["free-space-ratio"]);
+        let set_by_node = policy.check_options(Author::Administrator, names).unwrap();
+        assert_eq!(set_by_node, ["free-space-ratio"]);
     }
 
     #[test]
-    fn a_flag_that_means_nothing_is_refused_at_the_start() {
+    fn an_invalid_flag_is_refused_at_the_start() {
         for flags in [
             Flags { allow_mount_options: vec!["storage".to_owned()], ..Flags::default() },
             Flags { allow_inline_options: vec!["colour".to_owned()], ..Flags::default() },
             Flags { allow_files_below: Some("relative".into()), ..Flags::default() },
             Flags { allow_local_storage: Some("/a/../b".into()), ..Flags::default() },
         ] {
-            assert!(told(Policy::new(flags)).starts_with("--allow-"));
+            assert!(message(Policy::new(flags)).starts_with("--allow-"));
         }
     }
 }

@@ -1,45 +1,44 @@
-//! Where metadata and objects may lie.
+//! Where metadata and objects may be stored.
 
 use std::path::{Path, PathBuf};
 
 use super::flags::{LOCAL_STORAGE, is_plain};
-use super::{Policy, never, refused};
+use super::{Policy, always_forbidden, forbidden_without};
 use crate::error::{Error, Result};
 
-/// Metadata that is reached over the network.
-const NETWORK: &[&str] = &["redis", "rediss", "tikv"];
-/// Metadata behind a path of the host.
-const LOCAL: &[&str] = &["sqlite3", "unix"];
+/// Schemes of metadata engines on the network.
+const NETWORK_SCHEMES: &[&str] = &["redis", "rediss", "tikv"];
+/// Schemes of metadata engines at a path of the host.
+const LOCAL_SCHEMES: &[&str] = &["sqlite3", "unix"];
 
-/// Parameters of addresses of metadata that name files, with dashes.
+/// Parameters of metadata addresses that name files, spelled with dashes.
 const METADATA_FILES: &[&str] =
     &["ca", "cert", "key", "tls-ca-cert-file", "tls-cert-file", "tls-key-file"];
-/// Parameters of addresses of buckets that name files.
+/// Parameters of bucket addresses that name files.
 const BUCKET_FILES: &[&str] = &["ca-certs", "ssl-cert", "ssl-key"];
 
-/// Longer than the name of any scheme.
-const LONGEST_SCHEME: usize = 12;
+/// No scheme has a longer name.
+const MAX_SCHEME: usize = 12;
 
-/// Why nothing allows memory.
-const UNCOUNTED: &str = "not in a driver, where nobody counts the memory that it takes";
+/// Why memory is never allowed.
+const NOT_IN_BUDGET: &str = "not in a driver, whose memory budget does not include it";
 
 impl Policy {
-    /// Whether metadata may be there, as far as the address tells it. What is behind it is asked for
-    /// when it is opened.
+    /// Checks the address of metadata. What it leads to is checked when it is opened.
     pub fn check_metadata(&self, url: &str) -> Result<()> {
         let Some(flags) = self.flags() else { return Ok(()) };
         let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
         match scheme {
-            network if NETWORK.contains(&network) => {}
-            local if LOCAL.contains(&local) => {
+            network if NETWORK_SCHEMES.contains(&network) => {}
+            local if LOCAL_SCHEMES.contains(&local) => {
                 if flags.allow_local_storage.is_none() {
                     let what = format!("metaurl: {local}:// is a file of the node");
-                    return Err(refused(what, LOCAL_STORAGE));
+                    return Err(forbidden_without(what, LOCAL_STORAGE));
                 }
             }
-            "memkv" => return Err(never("metaurl: memkv://", UNCOUNTED)),
-            // What does not look like a scheme may be a password.
-            other if other.len() <= LONGEST_SCHEME && other.bytes().all(is_of_scheme) => {
+            "memkv" => return Err(always_forbidden("metaurl: memkv://", NOT_IN_BUDGET)),
+            // Anything else may be a password.
+            other if other.len() <= MAX_SCHEME && other.bytes().all(is_of_scheme) => {
                 return Err(Error::bad_input(format!("metaurl: unknown scheme {other:?}")));
             }
             _ => return Err(Error::bad_input("metaurl: unknown scheme")),
@@ -47,35 +46,36 @@ impl Policy {
         self.check_parameters("metaurl", rest, METADATA_FILES)
     }
 
-    /// Whether objects may be there, as far as kind and address tell it.
+    /// Checks the kind and the address of an object store.
     pub fn check_storage(&self, kind: &str, bucket: &str) -> Result<()> {
         let Some(flags) = self.flags() else { return Ok(()) };
         match kind.to_lowercase().as_str() {
             "file" if flags.allow_local_storage.is_none() => {
-                Err(refused("storage: file is a directory of the node", LOCAL_STORAGE))
+                Err(forbidden_without("storage: file is a directory of the node", LOCAL_STORAGE))
             }
             "file" => Ok(()),
-            "mem" => Err(never("storage: mem", UNCOUNTED)),
+            "mem" => Err(always_forbidden("storage: mem", NOT_IN_BUDGET)),
             _ => self.check_parameters("bucket", bucket, BUCKET_FILES),
         }
     }
 
-    /// Whether metadata or objects may lie at this path of the host.
+    /// Checks whether metadata or objects may be stored at a path of the host.
     pub fn check_local(&self, what: &str, path: &Path) -> Result<()> {
         let Some(flags) = self.flags() else { return Ok(()) };
         let Some(dir) = &flags.allow_local_storage else {
-            return Err(refused(format!("{what} lies on the node"), LOCAL_STORAGE));
+            return Err(forbidden_without(format!("{what} is on the node"), LOCAL_STORAGE));
         };
         let outside = || {
             Error::Forbidden(format!(
-                "{what} is not below {}, where {LOCAL_STORAGE} of the driver allows it",
+                "{what} is not below {}, the directory of the driver's {LOCAL_STORAGE}",
                 dir.display()
             ))
         };
         if !is_plain(path) || !path.starts_with(dir) {
             return Err(outside());
         }
-        // What is there already may lead elsewhere; what is not is made within it.
+        // Existing parts may be symbolic links; missing ones are created within the last existing
+        // one.
         let real = |path: &Path| path.ancestors().find_map(|part| part.canonicalize().ok());
         let (real_dir, real_path) = (real(dir), real(path));
         match (real_dir, real_path) {
@@ -84,15 +84,15 @@ impl Policy {
         }
     }
 
-    /// Whether data may be kept in the memory of the process.
+    /// Checks whether data may be stored in the memory of the process.
     pub fn check_memory(&self, what: &str) -> Result<()> {
         match self.flags() {
-            Some(_) => Err(never(what, UNCOUNTED)),
+            Some(_) => Err(always_forbidden(what, NOT_IN_BUDGET)),
             None => Ok(()),
         }
     }
 
-    /// Files among the parameters behind the question mark of an address.
+    /// Checks the files among the query parameters of an address.
     fn check_parameters(&self, what: &str, address: &str, files: &[&str]) -> Result<()> {
         let Some((_, query)) = address.split_once('?') else { return Ok(()) };
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::policy::Flags;
 
-    fn told(done: Result<()>) -> String {
+    fn message(done: Result<()>) -> String {
         done.unwrap_err().to_string()
     }
 
@@ -129,11 +129,11 @@ mod tests {
             policy.check_storage(kind, "https://h/b?region=x").unwrap();
         }
         for url in ["sqlite3:///etc/x.db", "unix:///run/redis.sock"] {
-            assert!(told(policy.check_metadata(url)).contains(LOCAL_STORAGE), "{url}");
+            assert!(message(policy.check_metadata(url)).contains(LOCAL_STORAGE), "{url}");
         }
-        assert!(told(policy.check_metadata("memkv://x")).contains("memkv"));
-        assert!(told(policy.check_storage("FILE", "/etc")).contains(LOCAL_STORAGE));
-        assert!(told(policy.check_storage("mem", "x")).contains("storage: mem"));
+        assert!(message(policy.check_metadata("memkv://x")).contains("memkv"));
+        assert!(message(policy.check_storage("FILE", "/etc")).contains(LOCAL_STORAGE));
+        assert!(message(policy.check_storage("mem", "x")).contains("storage: mem"));
     }
 
     #[test]
@@ -145,11 +145,12 @@ mod tests {
             ("rediss://h/1?tls%2Dcert%2Dfile=/canary", "tls-cert-file"),
             ("tikv://h:1/p?ca=/canary&cert=/b&key=/c", "ca"),
         ] {
-            let refusal = told(policy.check_metadata(url));
+            let refusal = message(policy.check_metadata(url));
             assert!(refusal.contains(name) && !refusal.contains("canary"), "{refusal}");
         }
         for name in BUCKET_FILES {
-            let refusal = told(policy.check_storage("s3", &format!("http://h/b?{name}=/canary")));
+            let refusal =
+                message(policy.check_storage("s3", &format!("http://h/b?{name}=/canary")));
             assert!(refusal.contains(name) && !refusal.contains("canary"), "{refusal}");
         }
     }
@@ -162,11 +163,14 @@ mod tests {
         std::os::unix::fs::symlink("/etc", dir.join("away")).unwrap();
         let flags = Flags { allow_local_storage: Some(dir.clone()), ..Flags::default() };
         let policy = Policy::new(flags).unwrap();
-        for good in ["a", "a/b/c/", "new/x.db"] {
-            policy.check_local("bucket", &dir.join(good)).unwrap();
+        for allowed in ["a", "a/b/c/", "new/x.db"] {
+            policy.check_local("bucket", &dir.join(allowed)).unwrap();
         }
         for bad in ["../beside", "away", "away/x", "/etc", "a/../../b"] {
-            assert!(told(policy.check_local("bucket", &dir.join(bad))).contains("bucket"), "{bad}");
+            assert!(
+                message(policy.check_local("bucket", &dir.join(bad))).contains("bucket"),
+                "{bad}"
+            );
         }
         assert!(policy.check_local("bucket", Path::new("relative")).is_err());
         assert!(Policy::unrestricted().check_local("bucket", Path::new("/etc")).is_ok());

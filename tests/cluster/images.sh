@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Makes the images that the cluster runs, as archives that containerd imports, without a daemon.
+# Builds the images of the cluster, as archives that containerd imports, without a daemon.
 #
 # usage: tests/cluster/images.sh FOLDER JFS_CSI
 #
-# They bear the names that the manifests and examples of the project use, so that nothing in those changes
-# for a test. What is in them:
+# They have the names in the manifests and examples of the project, so that a test uses those unchanged. Their
+# contents:
 #
-#   jfs-csi          JFS_CSI, laid out as deploy/Dockerfile does it, with the libraries that it is linked to
-#   csi-* sidecars   the real ones, of the newest versions that can be had, whatever the tag says; but the
-#                    registrar is a stand-in, see programs/sidecars
+#   jfs-csi          JFS_CSI, in the layout of deploy/Dockerfile, with its shared libraries
+#   csi-* sidecars   the real ones, in the newest available versions, whatever the tag says; the registrar is a
+#                    replacement, see programs/sidecars
 #   redis, minio     Debian's Redis, and the MinIO of the other tests
 #   busybox, pause   Debian's BusyBox
 set -euo pipefail
@@ -19,13 +19,13 @@ out=$1 driver=$2
 work=$(mktemp -d "$out/images.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# image NAME FOLDER [ENTRYPOINT...]: an archive of one layer.
+# image NAME FOLDER [ENTRYPOINT...]: builds an archive of one layer.
 image() {
   local name=$1 root=$2 layer config manifest
   shift 2
   local made=$work/made
   mkdir -p "$made/blobs/sha256"
-  # Moves a file to where its content says, and prints that.
+  # Moves a file to the path of its digest, and prints the digest.
   blob() {
     local sum
     sum=$(sha256sum "$1" | cut -d' ' -f1)
@@ -53,26 +53,26 @@ image() {
   rm -rf "$made"
 }
 
-# install PROGRAM FOLDER: into its /usr/bin, with the libraries that it is linked to.
+# install_program PROGRAM FOLDER: copies it to /usr/bin in there, with its shared libraries.
 install_program() {
   mkdir -p "$2/usr/bin" "$2/tmp"
   chmod 1777 "$2/tmp"
   cp -L "$1" "$2/usr/bin/"
-  # A static program has none.
+  # A static program has no shared libraries.
   { ldd "$1" 2>/dev/null | grep -o '/lib[^ ]*' || true; } | while read -r library; do
     mkdir -p "$2$(dirname "$library")"
     cp -L "$library" "$2$library"
   done
 }
 
-# The name that an image has after kustomize: `newName` and `newTag` of an entry of `images`.
+# named NAME: prints the name of an image after kustomize, with `newName` and `newTag` of its entry in `images`.
 named() {
   awk -v name="$1" '$2 == "name:" || $1 == "name:" { at = $NF }
     at == name && $1 == "newName:" { printf "%s", $2 }
     at == name && $1 == "newTag:" { print ":" $2; exit }' "$project"/deploy/kubernetes/{base,components/*}/kustomization.yaml
 }
 
-# As deploy/Dockerfile lays it out.
+# The layout of deploy/Dockerfile.
 root=$work/jfs-csi
 install_program "$driver" "$root"
 mv "$root/usr/bin/$(basename "$driver")" "$root/usr/bin/jfs-csi" 2>/dev/null || true
@@ -100,7 +100,7 @@ rm -rf "$work/snapshot-controller"
 examples=$project/deploy/examples
 root=$work/redis
 install_program "$(command -v redis-server)" "$root"
-# As the image of that name: no protected mode.
+# Like the image of that name: no protected mode.
 image "docker.io/library/$(grep -oh 'redis:[0-9.]*$' "$examples/backend.yaml")" "$root" /usr/bin/redis-server --protected-mode no
 minio=$("$project/tests/peers/minio.sh")
 root=$work/minio
@@ -117,7 +117,7 @@ echo 'root:x:0:' >"$root/etc/group"
 image docker.io/library/busybox:1.37 "$root"
 image registry.k8s.io/pause:3.10 "$root" /bin/sleep infinity
 
-# What the suite of Kubernetes runs. Of two of these images it uses only a shell.
+# The images that the Kubernetes suite runs. Of two of them it uses only a shell.
 image registry.k8s.io/e2e-test-images/busybox:1.37.0-1 "$root"
 image registry.k8s.io/pause:3.10.1 "$root" /bin/sleep infinity
 install_program /bin/bash "$root"

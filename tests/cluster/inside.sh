@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The first process of the cluster's namespaces: starts the cluster, installs the driver, runs scenarios.
-# Only tests/cluster/run.sh calls it.
+# The first process in the cluster's namespaces: starts the cluster, installs the driver, runs scenarios.
+# Called by tests/cluster/run.sh only.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -14,7 +14,7 @@ export PATH=$STATE/bin:$PATH KUBECONFIG=$STATE/admin.conf CONTAINERD_ADDRESS=$ST
 . "$here/lib.sh"
 
 began=$SECONDS
-own_places
+prepare_directories
 start_node
 install_driver
 echo "the cluster is up, with the driver, after $((SECONDS - began)) s"
@@ -25,9 +25,9 @@ if [ "${1:-}" = -- ]; then
   exit
 fi
 
-# In this order: the first ones show what the later ones build on.
-# Rights before other installs: an account that goes with its driver is refused things.
-files=(installing volumes quotas reading failing examples recovering outages many rights installs suite)
+# In this order: later scenarios rely on what earlier ones check. permissions.sh comes before other_installs.sh: requests of
+# an account that is deleted with its driver are refused.
+files=(default_install volumes quotas read_only failures examples restarts outages many_volumes permissions other_installs kubernetes_suite)
 passed=0 failed=()
 for file in "${files[@]}"; do
   for name in $(scenarios_of "$here/scenarios/$file.sh"); do
@@ -42,7 +42,7 @@ for file in "${files[@]}"; do
       printf 'FAILED  %s (%d s)\n' "$sentence" $((SECONDS - at))
       sed 's/^/        /' "$STATE/logs/scenario-$name.log" | tail -n 80
     fi
-    # What a scenario measured.
+    # Measurements of the scenario.
     sed -n 's/^measured: /        /p' "$STATE/logs/scenario-$name.log"
   done
 done

@@ -1,12 +1,12 @@
-# What scenarios are made of. Sourced by inside.sh and, with a namespace of its own, by every scenario.
+# Functions for scenarios. Sourced by inside.sh and, with a namespace of its own, by every scenario.
 
 NODE_PODS=app.kubernetes.io/name=jfs-csi,app.kubernetes.io/component=node
 CONTROLLER_PODS=app.kubernetes.io/name=jfs-csi,app.kubernetes.io/component=controller
 
-# scenarios_of FILE: every function in such a file is one.
+# scenarios_of FILE: prints the scenarios in a file, which are all its functions.
 scenarios_of() { sed -n 's/^\([a-z][a-z0-9_]*\)() {.*/\1/p' "$1"; }
 
-# run_scenario FILE NAME: in a shell of its own, within the time that its first line says.
+# run_scenario FILE NAME: runs it in a new shell, within the time limit on its first line.
 run_scenario() {
   local limit
   limit=$(sed -n "s/^$2() { # at most \([0-9]*\) s\$/\1/p" "$1")
@@ -15,7 +15,7 @@ run_scenario() {
     '. "$1/node.sh"; . "$1/lib.sh"; . "$2"; begin "$3"; "$3"' scenario "$PROJECT/tests/cluster" "$1" "$2"
 }
 
-# begin NAME: a namespace, which goes with all that is in it when the scenario ends.
+# begin NAME: creates a namespace, which is deleted with its content when the scenario ends.
 begin() {
   ns=s-$(sha256sum <<<"$1" | cut -c1-8)
   kubectl create namespace "$ns" >/dev/null
@@ -25,12 +25,12 @@ begin() {
 finish() {
   local status=$?
   set +e
-  if [ $status -ne 0 ]; then trouble; fi
+  if [ $status -ne 0 ]; then show_state; fi
   if ! kubectl delete namespace "$ns" --timeout=60s >/dev/null; then
     kubectl -n "$ns" delete pods --all --grace-period=0 --force
     [ $status -ne 0 ] || status=1
   fi
-  # What outlives the namespace: Secrets last, since volumes are deleted with them.
+  # What is not in the namespace. Secrets last, since volumes are deleted with them.
   local made
   if [ ${#MADE[@]} -gt 0 ]; then until_true "no volume is left" 60 no_volumes; fi
   for made in "${MADE[@]}"; do kubectl delete --ignore-not-found --timeout=90s $made >/dev/null; done
@@ -39,9 +39,9 @@ finish() {
 }
 MADE=() STARTED=()
 
-# trouble: what one would look at.
-trouble() {
-  echo "-- what is there"
+# show_state: prints what helps to find the cause of a failure.
+show_state() {
+  echo "-- objects and events"
   kubectl -n "$ns" get pods,pvc -o wide
   kubectl get events -A --sort-by=.lastTimestamp -o custom-columns=ON:.involvedObject.name,WHY:.reason,TEXT:.message --no-headers |
     tail -n 15 | cut -c1-400
@@ -56,11 +56,11 @@ fail() {
   exit 1
 }
 
-# same WHAT GOT WANTED
+# same WHAT ACTUAL EXPECTED
 same() { [ "$2" = "$3" ] || fail "$1: '$2' instead of '$3'"; }
 
 # contains WHAT TEXT PART
-contains() { [[ $2 == *"$3"* ]] || fail "$1 does not say '$3': $2"; }
+contains() { [[ $2 == *"$3"* ]] || fail "$1 does not contain '$3': $2"; }
 
 k() { kubectl -n "$ns" "$@"; }
 
@@ -78,8 +78,8 @@ spec:
 EOF
 }
 
-# pod NAME CLAIM: does nothing, with the claim at /data. MOUNT, VOLUME and SPEC are more of what it says,
-# COMMAND what it does.
+# pod NAME CLAIM: creates an idle pod with the claim at /data. MOUNT, VOLUME and SPEC are added to its spec,
+# COMMAND replaces what it runs.
 pod() {
   k apply -f - >/dev/null <<EOF
 apiVersion: v1
@@ -98,33 +98,33 @@ spec:
 EOF
 }
 
-# ready POD...
+# ready POD...: waits until they are ready.
 ready() { k wait --for=condition=Ready "${@/#/pod/}" --timeout=120s >/dev/null; }
 
-# gone KIND/NAME...
+# gone KIND/NAME...: waits until they are deleted.
 gone() { k wait --for=delete "$@" --timeout=120s >/dev/null; }
 
-# within POD COMMAND: of a shell.
+# within POD COMMAND: runs a shell command in the pod.
 within() { k exec "$1" -- timeout 60 sh -c "$2"; }
 
-# events NAME: what a user is told about an object.
+# events NAME: prints the events of an object, which its user sees.
 events() { k get events --field-selector "involvedObject.name=$1" -o custom-columns=WHY:.reason,TEXT:.message --no-headers; }
 
-# told NAME TEXT: until an event of the object says it.
-told() {
-  until_true "an event of $1 that says '$2'" 120 said "$@" || fail "$(events "$1")"
+# expect_event NAME TEXT: waits for an event of the object that contains the text.
+expect_event() {
+  until_true "an event of $1 with '$2'" 120 has_event "$@" || fail "$(events "$1")"
 }
-said() { events "$1" | grep -qF "$2"; }
+has_event() { events "$1" | grep -qF "$2"; }
 
-# volume_of CLAIM: the name of its PV.
+# volume_of CLAIM: prints the name of its PV.
 volume_of() { k get pvc "$1" -o jsonpath='{.spec.volumeName}'; }
 
-# mounts_of VOLUME: where the node has it.
+# mounts_of VOLUME: prints its mount points on the node.
 mounts_of() { awk -v volume="$1" 'index($5, volume) { print $5 }' /proc/self/mountinfo; }
 
 node_pod() { kubectl -n kube-system get pod -l "$NODE_PODS" -o jsonpath='{.items[0].metadata.name}'; }
 
-# The process of the node's driver, as seen here.
+# The process id of the node's driver, as seen here.
 node_process() { pgrep -f -- '^/usr/bin/jfs-csi --mode=node'; }
 
 registered() { [ "$(kubectl get csinode "$NODE" -o jsonpath='{.spec.drivers[*].name}')" = csi.juicefs.com ]; }
@@ -134,7 +134,7 @@ bound() { [ "$(k get pvc "$1" -o jsonpath='{.status.phase}')" = Bound ]; }
 size_is() { [ "$(k get pvc "$1" -o jsonpath='{.status.capacity.storage}')" = "$2" ]; }
 grown() { [ "$(within user "df -k /data | awk 'END { print \$2 }'")" = 30720 ]; }
 
-# used_at_least CLAIM BYTES: in kubelet's metrics.
+# used_at_least CLAIM BYTES: by kubelet's metrics.
 used_at_least() {
   local used
   used=$(kubectl get --raw "/api/v1/nodes/$NODE/proxy/metrics" |
@@ -143,9 +143,9 @@ used_at_least() {
   [ "${used:-0}" -ge "$2" ]
 }
 
-said_any() { events "$1" | grep -qE "$2"; }
+has_event_matching() { events "$1" | grep -qE "$2"; }
 
-# secret NAME KEYS: for the driver, in its namespace. KEYS is the inside of a map.
+# secret NAME KEYS: creates a Secret in the driver's namespace. KEYS is the inside of a map.
 secret() {
   MADE+=("-n kube-system secret/$1-$ns")
   kubectl -n kube-system apply -f - >/dev/null <<EOF
@@ -156,7 +156,7 @@ stringData: {$2}
 EOF
 }
 
-# class NAME SECRET [MORE]: named NAME and the scenario's namespace.
+# class NAME SECRET [MORE]: creates a StorageClass, named after NAME and the scenario's namespace.
 class() {
   MADE+=("storageclass/$1-$ns")
   local what parameters=
@@ -174,18 +174,18 @@ ${3:-}
 EOF
 }
 
-# example NAME: applied as it stands, and taken away with the scenario.
+# example NAME: applies it unchanged, and deletes it with the scenario.
 example() {
   MADE=("-f $PROJECT/deploy/examples/$1.yaml" "${MADE[@]}")
   kubectl apply -f "$PROJECT/deploy/examples/$1.yaml" >/dev/null
 }
 
-# kilobytes POD MOUNTPOINT: the size that a program in the pod sees; in the examples' namespace.
+# kilobytes POD MOUNTPOINT: prints the size that a program in the pod sees; in the examples' namespace.
 kilobytes() { kubectl exec "$1" -- df -k "$2" | awk 'END { print $2 }'; }
 listed() { [ "$(kubectl exec "$1" -- ls "$2" | wc -l)" -ge "$3" ]; }
 shows() { [ "$(kilobytes "$1" "$2")" = "$3" ]; }
 
-# class_pod CLASS: a pod that writes to a claim of the class.
+# class_pod CLASS: creates a pod that writes to a claim of the class.
 class_pod() {
   claim of-class 10Mi ReadWriteMany "$1"
   pod of-class of-class
@@ -193,7 +193,7 @@ class_pod() {
   within of-class 'echo x >/data/f && cat /data/f' >/dev/null
 }
 
-# Servers that keep what they are told, on the node's address.
+# Servers with persistent data, on the node's address.
 start_redis() {
   mkdir -p "$STATE/redis"
   start redis redis-server --bind "$NODE_ADDRESS" --port 6379 --protected-mode no --dir "$STATE/redis" --appendonly yes --save ''
@@ -203,7 +203,7 @@ start_s3() {
     start s3 "$("$PROJECT/tests/peers/minio.sh")" server --quiet --address "$NODE_ADDRESS:9000" "$STATE/objects"
 }
 
-# outage SERVER SECONDS: a pod writes a file after the other; none that it has seen written may be lost.
+# outage SERVER SECONDS: a pod writes files one after another; none that was written may be lost.
 outage() {
   STARTED=(redis s3)
   start_redis
@@ -232,21 +232,21 @@ outage() {
 }
 written_more() { [ "$(within writer 'wc -l </tmp/written')" -ge "$1" ]; }
 
-# publish_times: how many calls took how long.
+# publish_times: prints how many calls took how long.
 publish_times() {
   kubectl get --raw "/api/v1/nodes/$NODE/proxy/metrics" |
     sed -n 's/^csi_operations_seconds_bucket{.*grpc_status_code="OK".*NodePublishVolume.*le="\([^"]*\)"} \([0-9]*\)$/\2 within \1 s/p' |
     head -n 4 | paste -sd, -
 }
 
-# no_volumes: of this scenario, but those that are kept when their claim goes.
+# no_volumes: whether no volume of this scenario is left, except for those that outlive their claim.
 no_volumes() {
   [ -z "$(kubectl get pv -o json | jq -r --arg ns "$ns" '.items[].spec
     | select(.claimRef.namespace == $ns and .persistentVolumeReclaimPolicy == "Delete")')" ]
 }
 
-# asked ACCOUNT FILTER: verbs, groups and kinds of what the account of that name asked the API for.
-asked() {
+# api_requests_of ACCOUNT FILTER: prints verbs, groups and kinds of the account's API requests.
+api_requests_of() {
   jq -r --arg user "system:serviceaccount:kube-system:$1" "select(.user.username == \$user and .objectRef) | $2
     | \"\(.verb) \(.objectRef.apiGroup // \"\") \(.objectRef.resource)\(if .objectRef.subresource then \"/\" + .objectRef.subresource else \"\" end)\"" \
     "$STATE/audit.log" | sort -u
@@ -254,14 +254,14 @@ asked() {
 
 no_snapshots() { [ -z "$(kubectl get volumesnapshotcontents -o name)" ]; }
 
-# replace_node_pod: a DaemonSet of this driver never does it by itself.
+# replace_node_pod: the DaemonSet of this driver never does it by itself.
 replace_node_pod() {
   kubectl -n kube-system delete pod "$(node_pod)" --timeout=200s >/dev/null
   until_true "another pod of the driver" 60 node_pod
   kubectl -n kube-system wait --for=condition=Ready pod -l "$NODE_PODS" --timeout=120s >/dev/null
 }
 
-# snapshots_on: the snapshot API, its controller, and the driver's overlay.
+# snapshots_on: installs the snapshot API, its controller, and the driver's overlay.
 snapshots_on() {
   kubectl apply -f "$STATE/bin/snapshots/" >/dev/null
   kubectl wait --for=condition=Established crd --all --timeout=60s >/dev/null

@@ -1,16 +1,16 @@
 # The machine inside the namespaces, and Kubernetes on it. Sourced by inside.sh.
 #
-# One address on the loopback interface is the node's: kubelet takes none of 127.0.0.0/8.
+# The node has an address on the loopback interface: kubelet accepts none of 127.0.0.0/8.
 
 NODE=node-a
 NODE_ADDRESS=10.98.0.1
 SERVICE_RANGE=10.99.0.0/24
 POD_RANGE=10.97.0.0/24
 
-# own_places: what Kubernetes writes to /var and /run lies in the state folder, and the settings of the
-# kernel that kubelet would change are files of this namespace that have its values already.
-own_places() {
-  # Copies of other programs' mounts would keep those alive.
+# prepare_directories: mounts the state folder where Kubernetes writes in /var and /run, and replaces the kernel
+# settings that kubelet would change by files of this namespace with the right values.
+prepare_directories() {
+  # Copies of other programs' mounts would keep those busy.
   awk '$3 ~ /^fuse/ { print $2 }' /proc/mounts | while read -r at; do umount -l "$(printf '%b' "$at")"; done
   mkdir -p "$STATE"/{var,var.work,kubelet,settings,containerd,containerd.run,cni,etcd,names,plugins}
   mount -t overlay overlay -o "lowerdir=/var,upperdir=$STATE/var,workdir=$STATE/var.work" /var
@@ -26,7 +26,7 @@ own_places() {
     echo "${setting##*=}" >"$file"
     mount --bind "$file" "/proc/sys/${setting%%=*}"
   done
-  # The S3 server writes there, whatever it is told.
+  # The S3 server always writes there.
   mkdir -p /tmp/fakeEndpoint "$STATE/objects"
   mount --bind "$STATE/objects" /tmp/fakeEndpoint
   mount --make-rshared /
@@ -37,7 +37,7 @@ own_places() {
   for hierarchy in /sys/fs/cgroup/*/; do
     [ ! -e "$hierarchy/cgroup.procs" ] || mkdir -p "$hierarchy/$GROUP"
   done
-  # A new group of processors has none of its own.
+  # A new cpuset cgroup has no processors.
   if [ -d "/sys/fs/cgroup/cpuset/$GROUP" ]; then
     local what
     for what in cpuset.cpus cpuset.mems; do
@@ -46,7 +46,7 @@ own_places() {
   fi
 }
 
-# start NAME COMMAND...: in the background, with a log of its own.
+# start NAME COMMAND...: runs it in the background, with its own log.
 start() {
   local name=$1
   shift
@@ -54,20 +54,20 @@ start() {
   echo $! >"$STATE/$name.pid"
 }
 
-# stop NAME: what was started by that name, if it was.
+# stop NAME: stops what was started by that name, if anything.
 stop() {
   [ -e "$STATE/$1.pid" ] || return 0
   kill "$(cat "$STATE/$1.pid")" 2>/dev/null || true
   rm "$STATE/$1.pid"
 }
 
-# until_true WHAT SECONDS COMMAND...
+# until_true WHAT SECONDS COMMAND...: repeats the command until it succeeds.
 until_true() {
   local what=$1 end=$((SECONDS + $2))
   shift 2
   until "$@" >/dev/null 2>&1; do
     if [ $SECONDS -ge $end ]; then
-      echo "waited in vain for: $what"
+      echo "timed out waiting for: $what"
       "$@" || true
       return 1
     fi
@@ -75,7 +75,7 @@ until_true() {
   done
 }
 
-# certificate NAME SUBJECT [EXTENSION...]: signed by the cluster's own authority.
+# certificate NAME SUBJECT [EXTENSION...]: signs one by the cluster's own authority.
 certificate() {
   local at=$STATE/pki/$1 subject=$2
   shift 2
@@ -84,7 +84,7 @@ certificate() {
     -extfile <(printf '%s\n' "extendedKeyUsage=serverAuth,clientAuth" "$@") -out "$at.crt" 2>/dev/null
 }
 
-# kubeconfig NAME: for the certificate of that name.
+# kubeconfig NAME: writes one for the certificate of that name.
 kubeconfig() {
   jq -n --arg pki "$STATE/pki" --arg name "$1" --arg server "https://$NODE_ADDRESS:6443" '{
     apiVersion: "v1", kind: "Config", "current-context": "here",
@@ -109,7 +109,7 @@ certificates() {
   for name in admin controllers scheduler kubelet; do kubeconfig "$name"; done
 }
 
-# The files that say how the programs of the node run.
+# Writes the configuration files of the node's programs.
 settings() {
   cat >"$STATE/containerd.toml" <<EOF
 version = 2
@@ -122,7 +122,7 @@ address = "$CONTAINERD_ADDRESS"
 [plugins."io.containerd.grpc.v1.cri"]
 sandbox_image = "registry.k8s.io/pause:3.10"
 disable_apparmor = true
-# Without CAP_SYS_RESOURCE nobody gets more important than this.
+# Without CAP_SYS_RESOURCE, no process can get a lower value than this.
 restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "/usr/lib/cni"
@@ -132,7 +132,7 @@ EOF
     {type: "bridge", bridge: "pods", isDefaultGateway: true, hairpinMode: true,
      ipam: {type: "host-local", dataDir: $data, ranges: [[{subnet: $range}]]}}]}' >"$STATE/cni/pods.conflist"
   echo "nameserver $NODE_ADDRESS" >"$STATE/resolv.conf"
-  # Whatever the driver's accounts ask for is written down: see scenarios/rights.sh.
+  # Log all requests of the driver's accounts, for scenarios/permissions.sh.
   cat >"$STATE/audit.yaml" <<EOF
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -174,7 +174,7 @@ start_kubelet() {
     --node-ip="$NODE_ADDRESS" --root-dir=/var/lib/kubelet
 }
 
-# start_node: a control plane, and the node that it is on.
+# start_node: starts a control plane and its node.
 start_node() {
   certificates
   settings
@@ -199,7 +199,7 @@ start_node() {
     --use-service-account-credentials=true --service-account-private-key-file="$STATE/pki/accounts.key" \
     --root-ca-file="$STATE/pki/ca.crt"
   start scheduler kube-scheduler --kubeconfig="$STATE/scheduler.conf" --leader-elect=false
-  # Pods of one bridge answer each other directly; only a masked caller gets the answer of the service.
+  # Pods on one bridge reply to each other directly; a masqueraded caller gets the reply through the service.
   start proxy kube-proxy --kubeconfig="$STATE/admin.conf" --hostname-override="$NODE" --proxy-mode=iptables \
     --masquerade-all --conntrack-max-per-core=0 --conntrack-min=0 --conntrack-tcp-timeout-established=0 --conntrack-tcp-timeout-close-wait=0
   start_kubelet
@@ -208,22 +208,22 @@ start_node() {
   until_true "accounts" 60 kubectl get serviceaccount default
 }
 
-# names_of_services: for pods that ask for the address of a service.
-names_of_services() {
+# start_dns: resolves the names of services for pods.
+start_dns() {
   kubectl get services -A -o json | jq -r '.items[] | select(.spec.clusterIP != "None")
     | "\(.spec.clusterIP) \(.metadata.name).\(.metadata.namespace).svc.cluster.local"' >"$STATE/names/services.new"
   mv "$STATE/names/services.new" "$STATE/names/services"
 }
 
-# install_driver: as docs/kubernetes.md says, with the examples as they are.
+# install_driver: follows docs/kubernetes.md, with the examples unchanged.
 install_driver() {
   local deploy=$PROJECT/deploy
   kubectl apply -f "$deploy/examples/backend.yaml" >/dev/null
   kubectl apply -k "$deploy/kubernetes" >/dev/null
   kubectl apply -f "$deploy/examples/secret.yaml" -f "$deploy/examples/storageclass.yaml" >/dev/null
-  names_of_services
+  start_dns
   kubectl -n jfs-demo rollout status deployment --timeout=120s >/dev/null
   kubectl -n kube-system rollout status deployment/jfs-csi-controller --timeout=180s >/dev/null
-  # A DaemonSet that replaces its pods when they are deleted has no status of a rollout.
+  # With OnDelete, a DaemonSet has no rollout status.
   kubectl -n kube-system wait --for=condition=Ready pod -l "$NODE_PODS" --timeout=120s >/dev/null
 }

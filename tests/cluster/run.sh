@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Brings up a Kubernetes of one node, installs the driver with the manifests as they are, and runs the
+# Starts a one-node Kubernetes cluster, installs the driver with the unchanged manifests, and runs the
 # scenarios of tests/cluster/scenarios on it.
 #
-# usage: tests/cluster/run.sh [WORD...]         the scenarios whose name has one of the words; all without
+# usage: tests/cluster/run.sh [WORD...]         the scenarios with one of the words in their name; all without
 #        tests/cluster/run.sh -- COMMAND...     COMMAND in a cluster with the driver, to look around
 #
-# Everything runs in network, mount and process namespaces of its own: when the first process in them ends,
-# for whatever reason, all others end, and mounts and addresses go. What is left, files and control groups,
-# lies in two places and is removed here, also after a run that was killed.
+# Everything runs in its own network, mount and PID namespaces: when their first process ends, for whatever
+# reason, all others end, and mounts and addresses disappear. Files and control groups remain in two places,
+# and are removed here, also after a run that was killed.
 #
-# JFS_CSI names a driver that is built already.
+# JFS_CSI names a driver that is already built.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 project=$(cd "$here/../.." && pwd)
 state=${XDG_CACHE_HOME:-$HOME/.cache}/jfs/cluster
-# Two runs with other folders are in nobody's way.
+# Two runs with different folders do not affect each other.
 group=jfs-cluster-$(sha256sum <<<"$state" | cut -c1-8)
 
 fail() {
@@ -23,7 +23,7 @@ fail() {
   exit 1
 }
 
-[ "$(id -u)" -eq 0 ] || fail "only root can make the namespaces"
+[ "$(id -u)" -eq 0 ] || fail "run it as root: only root can create the namespaces"
 for program in containerd runc etcd dnsmasq iptables ip conntrack openssl jq busybox redis-server strip; do
   command -v "$program" >/dev/null || fail "$program is missing; run: ./check cluster"
 done
@@ -37,7 +37,7 @@ fi
 
 remove_groups() {
   local root tries
-  # Until the last process in them is gone.
+  # Repeats until the last process in them is gone.
   for tries in $(seq 50); do
     if ! compgen -G "/sys/fs/cgroup/*/$group" >/dev/null && [ ! -d "/sys/fs/cgroup/$group" ]; then return 0; fi
     [ "$tries" -eq 1 ] || sleep 0.2
@@ -83,7 +83,7 @@ for set in kubernetes sidecars helm suite; do
 done
 "$here/images.sh" "$state/images" "$driver"
 
-# Ends with this shell, and takes everything inside with it. In the background, so that a signal is heard at once.
+# Ends with this shell, and everything inside with it. In the background, so that a signal is handled at once.
 setpriv --pdeathsig KILL \
   unshare --net --mount --pid --ipc --uts --fork --kill-child --mount-proc --propagation private \
   "$here/inside.sh" "$state" "$group" "$@" 8>&- <&0 &

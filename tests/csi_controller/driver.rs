@@ -1,4 +1,4 @@
-//! A driver for one test, and the file system that it works on.
+//! Starts a driver for one test, and describes its file system.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,19 +22,19 @@ use crate::support::command;
 use crate::support::redis::RedisServer;
 
 pub const MIB: i64 = 1 << 20;
-/// A debug build on a busy machine is up well before.
+/// A debug build on a busy machine starts well within this time.
 const START_LIMIT: Duration = Duration::from_mins(1);
-/// For a call that has all it needs.
+/// The time limit of a call that needs nothing else.
 pub const CALL: Duration = Duration::from_secs(30);
 
-/// A file system: a database of Redis, and a directory for objects.
-pub struct Place {
+/// A file system: a Redis database, and a directory for objects.
+pub struct FileSystem {
     pub folder: TempDir,
     pub url: String,
     pub secrets: HashMap<String, String>,
 }
 
-impl Place {
+impl FileSystem {
     pub fn new() -> Self {
         Self::with(&[])
     }
@@ -55,14 +55,14 @@ impl Place {
         Self { folder, url, secrets }
     }
 
-    /// Another client of the file system.
+    /// Returns another client of the file system.
     pub async fn meta(&self) -> Arc<Meta> {
         let meta = Meta::connect(&self.url, Options::default()).await.unwrap();
         meta.start(Registration::None).await.unwrap();
         meta
     }
 
-    /// Objects that are there.
+    /// Returns the number of objects.
     pub fn objects(&self) -> usize {
         fn count(dir: &Path) -> usize {
             let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
@@ -72,7 +72,7 @@ impl Place {
         count(&self.folder.path().join("objects/vol/chunks"))
     }
 
-    /// The directory of Secrets that names this file system.
+    /// Returns a directory of Secrets that names this file system.
     pub fn secrets_dir(&self) -> PathBuf {
         let dir = self.folder.path().join("secrets");
         let secret = dir.join("one");
@@ -84,7 +84,7 @@ impl Place {
     }
 }
 
-/// A running driver; dropped, it is killed.
+/// A running driver, killed when it is dropped.
 pub struct Driver {
     pub socket: PathBuf,
     child: Child,
@@ -96,13 +96,13 @@ impl Driver {
         Self::start_with(&[]).await
     }
 
-    /// With what an administrator allows where there is one host.
+    /// Starts with the flags that a setup on one host needs.
     pub async fn start_with(more: &[&str]) -> Self {
         let open = ["--allow-loopback", "--allow-local-storage=/"];
         Self::start_allowing(&[&open, more].concat()).await
     }
 
-    /// With nothing allowed but this.
+    /// Starts with only these flags.
     pub async fn start_allowing(more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("csi.sock");
@@ -134,30 +134,30 @@ impl Driver {
 
     pub async fn is_ready(&self) -> bool {
         let Ok(channel) = self.channel().await else { return false };
-        let answer = IdentityClient::new(channel).probe(ProbeRequest {}).await;
-        answer.is_ok_and(|answer| answer.into_inner().ready == Some(true))
+        let response = IdentityClient::new(channel).probe(ProbeRequest {}).await;
+        response.is_ok_and(|response| response.into_inner().ready == Some(true))
     }
 
-    /// Ends it at once, as a crash does.
+    /// Kills the driver, as a crash would.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Asks it to end, and answers whether it did so in good order.
+    /// Stops the driver, and returns whether it ended successfully.
     pub fn stop(&mut self) -> bool {
-        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
-        assert!(told.unwrap().success());
+        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
         command::wait(&mut self.child, Duration::from_mins(1)).is_some_and(|end| end.success())
     }
 
     pub async fn create(&self, request: CreateVolumeRequest) -> Result<Volume, Status> {
-        let answer = self.controller().await.create_volume(timed(request)).await?;
-        Ok(answer.into_inner().volume.unwrap())
+        let response = self.controller().await.create_volume(timed(request)).await?;
+        Ok(response.into_inner().volume.unwrap())
     }
 
-    pub async fn delete(&self, place: &Place, id: &str) -> Result<(), Status> {
-        let (volume_id, secrets) = (id.to_owned(), place.secrets.clone());
+    pub async fn delete(&self, file_system: &FileSystem, id: &str) -> Result<(), Status> {
+        let (volume_id, secrets) = (id.to_owned(), file_system.secrets.clone());
         let request = DeleteVolumeRequest { volume_id, secrets };
         self.controller().await.delete_volume(timed(request)).await.map(drop)
     }
@@ -169,7 +169,7 @@ impl Drop for Driver {
     }
 }
 
-/// With a deadline.
+/// Adds a deadline to a request.
 pub fn timed<T>(message: T) -> Request<T> {
     within(message, CALL)
 }
@@ -187,18 +187,18 @@ pub fn capability(mode: Mode) -> VolumeCapability {
     }
 }
 
-/// A volume of that size in the file system.
-pub fn volume(place: &Place, name: &str, bytes: i64) -> CreateVolumeRequest {
+/// Returns the request for a volume of that size.
+pub fn volume(file_system: &FileSystem, name: &str, bytes: i64) -> CreateVolumeRequest {
     CreateVolumeRequest {
         name: name.to_owned(),
         capacity_range: Some(CapacityRange { required_bytes: bytes, limit_bytes: 0 }),
         volume_capabilities: vec![capability(Mode::MultiNodeMultiWriter)],
-        secrets: place.secrets.clone(),
+        secrets: file_system.secrets.clone(),
         ..CreateVolumeRequest::default()
     }
 }
 
-/// Puts files into a directory; they have names and no content.
+/// Creates empty files in a directory.
 pub async fn fill(meta: &Meta, dir: Ino, count: usize) {
     for number in 0..count {
         let name = Name::new(format!("file-{number}")).unwrap();

@@ -1,16 +1,16 @@
 //! The controller of the CSI driver over its socket, on a real Redis server: the program is started
-//! as Kubernetes starts it, and talked to as its sidecars do.
+//! as Kubernetes starts it, and called as its sidecars call it.
 #![cfg(test)]
 
 #[path = "../support/mod.rs"]
 mod support;
 
-mod copies;
-mod deleting;
+mod create;
+mod delete;
 mod driver;
-mod failing;
-mod listing;
-mod making;
+mod failures;
+mod list;
 mod namespaces;
-mod patterns;
+mod path_patterns;
 mod policy;
+mod snapshots_and_clones;

@@ -1,4 +1,5 @@
-//! What a Secret and a class may name: the controller holds a token, and reads Secrets of everybody.
+//! What a Secret and a class may name: the controller has a token, and reads the Secrets of all
+//! tenants.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,33 +7,33 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tonic::Code;
 
-use crate::driver::{Driver, MIB, Place, volume};
+use crate::driver::{Driver, FileSystem, MIB, volume};
 
-/// A server that writes down what it is told and answers nothing.
+/// A server that records what it receives and never responds.
 async fn listener() -> (u16, Arc<Mutex<Vec<u8>>>) {
     let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (port, heard) = (socket.local_addr().unwrap().port(), Arc::default());
-    let noted: Arc<Mutex<Vec<u8>>> = Arc::clone(&heard);
+    let (port, received) = (socket.local_addr().unwrap().port(), Arc::default());
+    let log: Arc<Mutex<Vec<u8>>> = Arc::clone(&received);
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = socket.accept().await {
-            let noted = Arc::clone(&noted);
+            let log = Arc::clone(&log);
             tokio::spawn(async move {
-                let mut piece = [0; 4096];
-                while let Ok(count @ 1..) = stream.read(&mut piece).await {
-                    noted.lock().unwrap().extend_from_slice(&piece[..count]);
+                let mut buffer = [0; 4096];
+                while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+                    log.lock().unwrap().extend_from_slice(&buffer[..count]);
                 }
             });
         }
     });
-    (port, heard)
+    (port, received)
 }
 
 #[tokio::test]
-async fn a_secret_opens_nothing_of_the_controllers_host() {
+async fn a_secret_cannot_make_the_controller_open_anything_on_its_host() {
     let driver = Driver::start_allowing(&["--allow-loopback"]).await;
-    let (port, heard) = listener().await;
-    let place = Place::new();
-    let token = place.folder.path().join("token");
+    let (port, received) = listener().await;
+    let file_system = FileSystem::new();
+    let token = file_system.folder.path().join("token");
     std::fs::write(&token, "canary").unwrap();
     let (token, url) = (token.display(), format!("redis://127.0.0.1:{port}/1"));
     let s3 = [("storage", "s3".to_owned()), ("bucket", format!("http://127.0.0.1:{port}/b"))];
@@ -58,7 +59,7 @@ async fn a_secret_opens_nothing_of_the_controllers_host() {
         (vec![metaurl(format!("sqlite3://{token}"))], ["sqlite3", "--allow-local-storage"]),
         (vec![metaurl("redis://169.254.169.254/1".to_owned())], ["169.254", "--allow-link-local"]),
     ] {
-        let mut request = volume(&place, "pvc-1", MIB);
+        let mut request = volume(&file_system, "pvc-1", MIB);
         if !more.is_empty() {
             request.secrets.insert("metaurl".to_owned(), url.clone());
             for (key, value) in s3.iter().chain(&more) {
@@ -69,13 +70,13 @@ async fn a_secret_opens_nothing_of_the_controllers_host() {
         assert_eq!(error.code(), Code::PermissionDenied, "{words:?}: {error}");
         assert!(words.iter().all(|word| error.message().contains(word)), "{words:?}: {error}");
     }
-    assert!(heard.lock().unwrap().is_empty(), "nobody was asked anything");
+    assert!(received.lock().unwrap().is_empty(), "nothing was sent");
 }
 
 #[tokio::test]
-async fn a_class_gives_only_options_that_nodes_take() {
-    let (driver, place) = (Driver::start().await, Place::new());
-    let mut request = volume(&place, "pvc-1", MIB);
+async fn a_class_can_only_use_options_that_nodes_accept() {
+    let (driver, file_system) = (Driver::start().await, FileSystem::new());
+    let mut request = volume(&file_system, "pvc-1", MIB);
     request.parameters.insert("mountOptions".to_owned(), "writeback,suid".to_owned());
     let error = driver.create(request.clone()).await.unwrap_err();
     assert_eq!(error.code(), Code::PermissionDenied, "{error}");
@@ -85,7 +86,7 @@ async fn a_class_gives_only_options_that_nodes_take() {
 }
 
 #[tokio::test]
-async fn what_a_flag_names_is_checked_at_the_start() {
+async fn invalid_flags_are_refused_at_the_start() {
     for flags in [
         ["--allow-files-below=relative"],
         ["--allow-local-storage=/a/../b"],
@@ -97,7 +98,7 @@ async fn what_a_flag_names_is_checked_at_the_start() {
             .args(flags)
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && told.contains("--allow-"), "{told}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && message.contains("--allow-"), "{message}");
     }
 }

@@ -13,19 +13,30 @@ mod s3;
 #[path = "../support/mod.rs"]
 mod support;
 
-mod apart;
-mod control;
-mod dynamic;
-mod failing;
-mod hostile;
-mod isolation;
-mod keys;
-mod life;
-mod limits;
-mod load;
-mod pages;
-mod policy;
-mod publishing;
-mod registering;
-mod restart;
-mod sanity;
+/// The process: its sockets, its HTTP endpoints, and CSI conformance.
+mod driver {
+    mod http_and_virtual_files;
+    pub mod process;
+    mod registration;
+    mod sanity;
+}
+
+/// What tenants can do to each other and to the node.
+mod tenants {
+    mod control_file;
+    mod credentials;
+    mod hostile_servers;
+    mod isolation;
+    mod limits;
+    mod memory_load;
+    mod policy;
+}
+
+/// Volumes, from their creation to their deletion.
+mod volumes {
+    mod conditions;
+    mod dynamic_volumes;
+    mod mount_propagation;
+    mod publish;
+    mod restart;
+}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 )
 
-// Everything that was rendered, as one cluster would hold it.
+// All rendered objects, as one cluster would hold them.
 type cluster struct {
 	objects  map[string]runtime.Object
 	order    []string
@@ -54,7 +54,7 @@ func (c *cluster) add(document document) {
 	c.order = append(c.order, id)
 }
 
-// Notes what is wrong, once.
+// Records a finding, once.
 func (c *cluster) find(place, format string, args ...any) {
 	finding := place + ": " + strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
 	for _, known := range c.findings {
@@ -65,7 +65,7 @@ func (c *cluster) find(place, format string, args ...any) {
 	c.findings = append(c.findings, finding)
 }
 
-// Notes that something does not exist that is named by `place`.
+// Records that `place` refers to a missing object.
 func (c *cluster) want(place, kind, namespace, name string) runtime.Object {
 	object, found := c.objects[key(kind, namespace, name)]
 	if !found {
@@ -75,7 +75,7 @@ func (c *cluster) want(place, kind, namespace, name string) runtime.Object {
 	return object
 }
 
-// All objects of a type, with what to call them.
+// Returns all objects of a type, with their names.
 func each[T runtime.Object](c *cluster, act func(id string, object T)) {
 	for _, id := range c.order {
 		if object, is := c.objects[id].(T); is {

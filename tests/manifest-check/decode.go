@@ -37,7 +37,7 @@ import (
 var (
 	scheme  = legacyscheme.Scheme
 	decoder = json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
-	// Kinds without a namespace, as far as they appear here.
+	// Cluster-scoped kinds that appear here.
 	clusterWide = map[string]bool{
 		"CSIDriver": true, "ClusterRole": true, "ClusterRoleBinding": true, "Namespace": true, "PersistentVolume": true,
 		"StorageClass": true, "VolumeAttributesClass": true, "VolumeSnapshotClass": true,
@@ -45,7 +45,7 @@ var (
 )
 
 func init() {
-	// As every cluster that runs CSI drivers has it.
+	// The snapshot API, as in every cluster with CSI drivers.
 	capabilities.Initialize(capabilities.Capabilities{AllowPrivileged: true})
 	utilruntime.Must(snapshot.AddToScheme(scheme))
 	utilruntime.Must(monitoring.AddToScheme(scheme))
@@ -80,7 +80,7 @@ func decode(text string) (runtime.Object, *schema.GroupVersionKind, error) {
 	return object, kind, nil
 }
 
-// What an API server would have against it.
+// Returns the errors that an API server would report.
 func validate(object runtime.Object) field.ErrorList {
 	switch o := object.(type) {
 	case *apps.DaemonSet:
@@ -98,7 +98,7 @@ func validate(object runtime.Object) field.ErrorList {
 	case *core.ServiceAccount:
 		return corevalidation.ValidateServiceAccount(o)
 	case *core.Service:
-		// The API server writes down the one address as a list of addresses before it looks.
+		// The API server copies the single address into the list of addresses before validation.
 		if o.Spec.ClusterIP != "" {
 			o.Spec.ClusterIPs = []string{o.Spec.ClusterIP}
 		}
@@ -124,7 +124,7 @@ func validate(object runtime.Object) field.ErrorList {
 	case *storage.VolumeAttributesClass:
 		return storagevalidation.ValidateVolumeAttributesClass(o)
 	case *snapshot.VolumeSnapshot, *snapshot.VolumeSnapshotClass, *monitoring.ServiceMonitor:
-		// The schema of a custom resource is in its type; what else matters is in the rules.
+		// The type of a custom resource has its schema; the rules check the rest.
 		return nil
 	}
 	return field.ErrorList{field.InternalError(nil, fmt.Errorf("no validation for %T: add it to decode.go", object))}

@@ -1,17 +1,17 @@
 // Renders and checks the manifests of this repository, without a cluster.
 //
 // Every document is decoded strictly into the types of the API server, defaulted and validated by the
-// API server's own code; that finds what `kubectl apply` would refuse. What an API server accepts and
-// only the running cluster would show (a name that nothing has, a path that is not mounted, a flag that
-// a program does not know) is checked by the rules here.
+// API server's own code; that finds what `kubectl apply` would refuse. The rules here find mistakes that an
+// API server accepts and only a running cluster would show: a reference to a missing object, a path that is
+// not mounted, an unknown flag of a program.
 //
 //	manifest-check check [--flags LIST] [--options LIST] SOURCE...  findings, one a line; fails if there are any
 //	manifest-check render SOURCE                                    the documents
-//	manifest-check same SOURCE SOURCE                               what differs between two sources
+//	manifest-check same SOURCE SOURCE                               the differences between two sources
 //
-// The lists are the flags of jfs-csi and the options of a mount; without them, any will do.
-// A SOURCE is kustomize:DIR, files:PATH, or helm:DIR, with ?values=FILE and &set=PATH=VALUE if wished. The
-// documents of all sources are taken for one cluster.
+// The lists are the flags of jfs-csi and the mount options; without them, all are accepted.
+// A SOURCE is kustomize:DIR, files:PATH, or helm:DIR, optionally with ?values=FILE and &set=PATH=VALUE. The
+// documents of all sources form one cluster.
 package main
 
 import (

@@ -32,7 +32,7 @@ func (c *cluster) checkRights() {
 	})
 }
 
-// Rights are named one by one, and Secrets can only be read by name.
+// Permissions must be listed one by one, and Secrets may only be read by name.
 func (c *cluster) checkRules(id string, rules []rbac.PolicyRule) {
 	for _, rule := range rules {
 		for _, names := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs} {

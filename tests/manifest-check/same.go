@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// Labels that say which tool applied an object, not what it is.
+// Labels that name the tool that applied an object.
 var toolLabels = []string{"app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "app.kubernetes.io/version", "helm.sh/chart"}
 
-// What two sources would have a cluster do differently.
+// Returns the differences between the objects of two sources.
 func differences(left, right string) ([]string, error) {
 	ours, err := plain(left)
 	if err != nil {
@@ -38,7 +38,7 @@ func differences(left, right string) ([]string, error) {
 	return found, nil
 }
 
-// Objects with defaults filled in, as plain values.
+// Returns objects as plain values, with defaults filled in.
 func plain(source string) (map[string]any, error) {
 	documents, err := render(source)
 	if err != nil {
@@ -75,7 +75,7 @@ func plain(source string) (map[string]any, error) {
 	return objects, nil
 }
 
-// Goes down to where the difference is.
+// Descends to the difference.
 func compare(found *[]string, place string, left, right any) {
 	if reflect.DeepEqual(left, right) {
 		return

@@ -10,7 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/policy"
 )
 
-// A selector that selects nothing is silently useless.
+// A selector that matches nothing has no effect.
 func (c *cluster) checkSelectors() {
 	each(c, func(id string, budget *policy.PodDisruptionBudget) {
 		c.checkSelects(id, budget.Namespace, budget.Spec.Selector)
@@ -40,7 +40,7 @@ func (c *cluster) checkSelects(id, namespace string, selector *metav1.LabelSelec
 	}
 }
 
-// A policy for ports that no pod has keeps out those whom it is meant to let in.
+// A policy for ports that no pod has blocks the clients that it should admit.
 func (c *cluster) checkNetwork(id string, rules *networking.NetworkPolicy) {
 	c.checkSelects(id, rules.Namespace, &rules.Spec.PodSelector)
 	chosen, err := metav1.LabelSelectorAsSelector(&rules.Spec.PodSelector)

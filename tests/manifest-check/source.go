@@ -16,13 +16,13 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// One YAML document and where it came from.
+// One YAML document and its origin.
 type document struct {
 	place string
 	text  string
 }
 
-// Documents of a source in a fixed order.
+// Returns the documents of a source in a fixed order.
 func render(source string) ([]document, error) {
 	kind, path, found := strings.Cut(source, ":")
 	if !found {
@@ -84,12 +84,12 @@ func renderHelm(spec string) ([]document, error) {
 		return nil, err
 	}
 	release := chartutil.ReleaseOptions{Name: "jfs-csi", Namespace: "kube-system", Revision: 1, IsInstall: true}
-	// Checks the values against values.schema.json as well.
+	// Also checks the values against values.schema.json.
 	merged, err := chartutil.ToRenderValues(chart, values, release, chartutil.DefaultCapabilities.Copy())
 	if err != nil {
 		return nil, err
 	}
-	// Strict: a template that names a value which does not exist is an error.
+	// Strict: a template that refers to a missing value is an error.
 	rendered, err := engine.Engine{Strict: true}.Render(chart, merged)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func split(place, text string) []document {
 	return documents
 }
 
-// Whether nothing but comments is in it.
+// Whether it has only comments.
 func blank(text string) bool {
 	for _, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
@@ -144,7 +144,7 @@ func blank(text string) bool {
 	return true
 }
 
-// Text for people, as a document without an object.
+// Text for users, as a document without an object.
 func commented(text string) string {
 	return "# " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n# ")
 }

@@ -14,11 +14,11 @@ import (
 const prefix = "csi.storage.k8s.io/"
 
 var (
-	// Roles for which a StorageClass names a Secret; the first two are needed for anything to work.
+	// Roles for which a StorageClass names a Secret; the first two are always required.
 	classSecrets = []string{"provisioner", "node-publish", "controller-expand", "controller-modify", "node-expand", "snapshotter"}
-	// Parameters of a StorageClass besides those of the provisioner and the attributes of a volume.
+	// Parameters of a StorageClass besides those of the provisioner and the volume attributes.
 	classParameters = []string{"pathPattern", "secretFinalizer"}
-	// Attributes of a volume, in a PV, a StorageClass or a pod. Those with juicefs/ are known by that.
+	// Volume attributes, in a PV, a StorageClass or a pod. Those with juicefs/ are recognised by that prefix.
 	attributes = []string{"subPath", "capacity", "mountOptions"}
 	// Keys of a Secret.
 	secretKeys = []string{
@@ -74,7 +74,7 @@ func (c *cluster) checkSecretOf(id string, parameters map[string]string, role st
 		c.find(id, "the Secret for the %s needs a name and a namespace", role)
 		return
 	}
-	// What is filled in for each claim cannot be looked up here.
+	// Values with placeholders for each claim cannot be looked up here.
 	if !strings.Contains(name+namespace, "${") {
 		c.checkSecret(id, namespace, name)
 	}
@@ -160,7 +160,7 @@ func (c *cluster) checkClaim(id string, claim *core.PersistentVolumeClaim) {
 	}
 }
 
-// A claim without a class is bound to the volume that it names, or waits for ever.
+// A claim without a class is bound to the volume that it names, or stays pending.
 func (c *cluster) checkStatic(id string, claim *core.PersistentVolumeClaim) {
 	if claim.Spec.VolumeName == "" {
 		c.find(id, "has neither a class nor a volume")
@@ -183,7 +183,7 @@ func (c *cluster) checkStatic(id string, claim *core.PersistentVolumeClaim) {
 	}
 }
 
-// Whether the second is the same claim with a larger request, and keeps it in mind if so.
+// Whether the second is the same claim with a larger request; records it if so.
 func (c *cluster) grows(earlier, later runtime.Object) bool {
 	before, was := earlier.(*core.PersistentVolumeClaim)
 	after, is := later.(*core.PersistentVolumeClaim)

@@ -12,10 +12,10 @@ import (
 	"k8s.io/kubernetes/pkg/apis/storage"
 )
 
-// Name of the container of our program.
+// The name of the driver's container.
 const driver = "jfs-csi"
 
-// Flags of the sidecars that are used here, by the name of the image; from their sources.
+// The flags of the sidecars that are used here, by image name; from their sources.
 var sidecars = map[string][]string{
 	"csi-provisioner": {"csi-address", "default-fstype", "extra-create-metadata", "feature-gates", "http-endpoint", "leader-election", "timeout", "worker-threads"},
 	"csi-resizer":     {"csi-address", "feature-gates", "handle-volume-inuse-error", "http-endpoint", "leader-election", "timeout", "workers"},
@@ -41,7 +41,7 @@ func (c *cluster) checkTemplate(id, namespace string, template *core.PodTemplate
 	}
 }
 
-// What holds for every pod.
+// Rules for every pod.
 func (c *cluster) checkPod(id, namespace string, pod *core.PodSpec) {
 	if account := pod.ServiceAccountName; account != "" && account != "default" {
 		c.want(id, "ServiceAccount", namespace, account)
@@ -100,7 +100,7 @@ func (c *cluster) checkProbes(place string, container *core.Container) {
 	}
 }
 
-// A sidecar and the driver must have the same volume where the socket is.
+// A sidecar and the driver must share the volume of the socket.
 func (c *cluster) checkSocket(place string, pod *core.PodSpec, address string) {
 	for i := range pod.Containers {
 		ours := &pod.Containers[i]
@@ -115,7 +115,7 @@ func (c *cluster) checkSocket(place string, pod *core.PodSpec, address string) {
 	}
 }
 
-// The volume that a container has mounted right at a path.
+// Returns the volume that a container has mounted exactly at a path.
 func volumeAt(pod *core.PodSpec, container, where string) *core.Volume {
 	mount := mountAt(pod, container, where)
 	if mount == nil {
@@ -140,7 +140,7 @@ func mountAt(pod *core.PodSpec, container, where string) *core.VolumeMount {
 	return nil
 }
 
-// The name of a port of the container.
+// Returns the number of a named port of the container.
 func portNamed(container *core.Container, number string) string {
 	for _, port := range container.Ports {
 		if strconv.Itoa(int(port.ContainerPort)) == number {
@@ -150,7 +150,7 @@ func portNamed(container *core.Container, number string) string {
 	return ""
 }
 
-// What our own program needs around it.
+// Rules for the driver.
 func (c *cluster) checkDriver(id string, template *core.PodTemplateSpec, container *core.Container) {
 	pod := &template.Spec
 	flags := parse(container.Args)
@@ -200,10 +200,10 @@ func (c *cluster) checkDriver(id string, template *core.PodTemplateSpec, contain
 	}
 }
 
-// Where a container finds the token of its account.
+// Where a container finds its service account token.
 const tokens = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// Who asks the Kubernetes API has a token, and nobody has one unasked.
+// A container has a token if and only if it uses the Kubernetes API.
 func (c *cluster) checkTokens(id string, pod *core.PodSpec) {
 	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
 		c.find(id, "every container gets the token of the account")
@@ -284,7 +284,7 @@ func value(flags []flagged, name string) string {
 	return ""
 }
 
-// The value of a variable, or the field it is taken from.
+// Returns the value of a variable, or the field that it comes from.
 func variable(container *core.Container, name string) string {
 	for _, variable := range container.Env {
 		if variable.Name == name {

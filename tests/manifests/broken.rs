@@ -1,4 +1,5 @@
-//! That the checker can fail: each line breaks one thing, and names what must be found.
+//! Checks that the checker finds mistakes: each entry breaks one thing, and names the expected
+//! finding.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::process::Command;
 use crate::checker::{Checker, repository};
 use crate::{EXAMPLES, SNAPSHOTS};
 
-/// A file under `deploy/`, what is replaced in it, by what, and what is found then.
+/// A file under `deploy/`, a text in it, its replacement, and the expected finding.
 type Break = (&'static str, &'static str, &'static str, &'static str);
 
 const NODE: &str = "kubernetes/base/node.yaml";
@@ -18,7 +19,7 @@ const DRIVER: &str = "kubernetes/base/csidriver.yaml";
 const BASE: &str = "kubernetes/base/kustomization.yaml";
 
 #[test]
-fn what_an_api_server_refuses_is_found() {
+fn mistakes_that_an_api_server_refuses_are_found() {
     all_found(&[
         (DRIVER, "attachRequired:", "attachRequried:", "unknown field"),
         (DRIVER, "fsGroupPolicy: None", "fsGroupPolicy: Maybe", "fsGroupPolicy"),
@@ -68,7 +69,7 @@ fn what_an_api_server_refuses_is_found() {
 }
 
 #[test]
-fn what_only_a_cluster_would_show_is_found() {
+fn mistakes_that_only_a_cluster_would_show_are_found() {
     all_found(&[
         (NODE, "--mode=node", "--mode=nodes", "unknown mode"),
         (NODE, "--state-dir=", "--statedir=", "unknown flag --statedir"),
@@ -167,7 +168,7 @@ fn what_only_a_cluster_would_show_is_found() {
 }
 
 #[test]
-fn examples_that_name_what_is_not_there_are_found() {
+fn examples_that_refer_to_missing_objects_are_found() {
     all_found(&[
         (
             "examples/storageclass.yaml",

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-/// Built once for all tests of this program.
+/// The checker's program, built once for all tests.
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     let script = repository().join("tests/peers/manifests.sh");
     let built = Command::new(script).stderr(Stdio::inherit()).output().unwrap();
@@ -15,7 +15,7 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
 /// The flags of `jfs-csi`.
 static FLAGS: LazyLock<String> = LazyLock::new(|| flags_of(env!("CARGO_BIN_EXE_jfs-csi")));
 
-/// The options of a mount: those that its page lists, and those that it lists for `-o`.
+/// The mount options in docs/mount.md, including those for `-o`.
 static OPTIONS: LazyLock<String> = LazyLock::new(|| {
     let page = std::fs::read_to_string(repository().join("docs/mount.md")).unwrap();
     let words = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_');
@@ -25,12 +25,12 @@ static OPTIONS: LazyLock<String> = LazyLock::new(|| {
     options.join(",")
 });
 
-/// The checker in a folder that holds `deploy/`.
+/// The checker in a folder that contains `deploy/`.
 pub struct Checker {
     folder: PathBuf,
 }
 
-/// What it said.
+/// The output of the checker.
 pub struct Report {
     pub findings: Vec<String>,
     pub stdout: String,

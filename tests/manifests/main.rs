@@ -1,8 +1,8 @@
-//! The manifests under `deploy/`, checked as an API server would and a little further.
+//! The manifests under `deploy/`, checked as by an API server and beyond.
 //!
-//! `tests/manifest-check` does the work: it renders kustomize, the chart and the examples, validates
-//! every object with the API server's own code, and looks for what only a cluster would show. Here
-//! stands what is rendered, and that the checker finds what is wrong.
+//! `tests/manifest-check` renders kustomize, the chart and the examples, validates every object
+//! with the API server's own code, and looks for mistakes that only a cluster would show. The tests
+//! here choose what to render, and check that the checker finds mistakes.
 #![cfg(test)]
 
 mod broken;
@@ -19,12 +19,12 @@ const BOTH: &str = "kustomize:deploy/kubernetes/overlays/registrar-snapshots";
 const EXAMPLES: &str = "files:deploy/examples";
 
 #[test]
-fn the_base_is_sound() {
+fn the_base_is_valid() {
     Checker::here().passes(&[BASE]);
 }
 
 #[test]
-fn the_overlays_and_the_examples_are_sound() {
+fn the_overlays_and_the_examples_are_valid() {
     // Together: the examples need snapshots, whose class names the Secret of the examples.
     Checker::here().passes(&[SNAPSHOTS, EXAMPLES]);
     Checker::here().passes(&[REGISTRAR]);
@@ -32,7 +32,7 @@ fn the_overlays_and_the_examples_are_sound() {
 }
 
 #[test]
-fn only_the_example_of_attributes_needs_a_new_provisioner() {
+fn only_the_attributes_class_example_needs_a_new_provisioner() {
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/examples");
     let needs = |text: &str| text.contains("  csi.storage.k8s.io/controller-modify-secret-");
     let mut found: Vec<String> = Vec::new();
@@ -46,7 +46,7 @@ fn only_the_example_of_attributes_needs_a_new_provisioner() {
 }
 
 #[test]
-fn the_chart_is_sound_as_it_comes_and_with_everything_switched_on() {
+fn the_chart_is_valid_by_default_and_with_everything_enabled() {
     Checker::here().passes(&[CHART]);
     Checker::here().passes(&[EVERYTHING]);
     Checker::here().passes(&[&format!("{CHART}?set=node.hostNetwork=true")]);
@@ -54,7 +54,7 @@ fn the_chart_is_sound_as_it_comes_and_with_everything_switched_on() {
 }
 
 #[test]
-fn the_chart_makes_the_objects_of_kustomize() {
+fn the_chart_creates_the_objects_of_kustomize() {
     let checker = Checker::here();
     checker.agrees(CHART, BASE);
     checker.agrees(&format!("{CHART}?set=snapshots.enabled=true"), SNAPSHOTS);
@@ -70,7 +70,7 @@ fn the_chart_makes_the_objects_of_kustomize() {
 }
 
 #[test]
-fn the_chart_refuses_values_that_it_does_not_know() {
+fn the_chart_refuses_unknown_values() {
     for set in [
         "node.bogus=1",
         "driver_name=x",
@@ -92,7 +92,7 @@ fn the_chart_refuses_values_that_it_does_not_know() {
 }
 
 #[test]
-fn nothing_is_allowed_and_there_are_no_inline_volumes_unless_the_values_say_so() {
+fn by_default_nothing_is_allowed_and_there_are_no_inline_volumes() {
     let checker = Checker::here();
     for source in [CHART, BASE, SNAPSHOTS, REGISTRAR] {
         let rendered = checker.run(&["render", source]).stdout;

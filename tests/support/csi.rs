@@ -1,4 +1,4 @@
-//! The CSI driver as a process of its own, and a client that speaks to it over its socket.
+//! The CSI driver as a separate process, and a client that calls it over its socket.
 
 use std::collections::HashMap;
 use std::fs;
@@ -33,26 +33,26 @@ use crate::support::command::{kill_group, poll, wait};
 use crate::support::redis::RedisServer;
 use crate::support::timeout::{has_limit, on_timeout};
 
-/// For a program to start or to end, on a busy machine.
+/// For a program to start or stop on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A node: a folder for everything, a driver that runs, and a file system that pods use.
+/// A node: a folder, a running driver, and a file system for pods.
 pub struct Node {
     folder: TempDir,
     runtime: Runtime,
     driver: Option<Driver>,
     url: String,
-    /// What an administrator allows.
+    /// The flags that relax the policy.
     allowed: Vec<String>,
-    /// More of the driver's environment.
+    /// Additional environment of the driver.
     pub environment: Vec<(String, String)>,
-    /// What the driver runs in; without, it has a budget of its own.
+    /// The cgroup of the driver; without one, it gets a fixed memory budget.
     group: Option<MemoryGroup>,
-    /// Whether the driver has a mount namespace of its own, and its folder is one mount in both.
-    apart: bool,
+    /// Whether the driver has its own mount namespace, with the folder as a mount shared by both.
+    has_own_namespace: bool,
 }
 
-/// One host is all that there is to most tests.
+/// The flags that a setup on one host needs.
 const ONE_HOST: &[&str] =
     &["--allow-loopback", "--allow-local-storage=/", "--allow-inline-volumes"];
 
@@ -72,18 +72,18 @@ pub struct Publication {
     pub group: String,
     pub mode: Mode,
     pub read_only: bool,
-    /// How long the caller waits.
+    /// The deadline of the call.
     pub limit: Duration,
 }
 
 impl Node {
-    /// With a fresh database of the Redis server that the tests share.
+    /// Uses a new database of the shared Redis server.
     #[track_caller]
     pub fn start() -> Self {
         Self::start_on(&RedisServer::shared().fresh_url())
     }
 
-    /// As [`Node::start`], with nothing allowed but this.
+    /// Starts with only these flags.
     #[track_caller]
     pub fn start_allowing(flags: &[&str]) -> Self {
         Self::start_with(&RedisServer::shared().fresh_url(), flags, None, &[], false)
@@ -94,22 +94,22 @@ impl Node {
         Self::start_with(url, ONE_HOST, None, &[], false)
     }
 
-    /// In a group with a limit of memory, with the budget that follows from it.
+    /// Starts in a cgroup with a memory limit, and with the budget that follows from it.
     #[track_caller]
     pub fn start_within(group: MemoryGroup) -> Self {
         Self::start_with(&RedisServer::shared().fresh_url(), ONE_HOST, Some(group), &[], false)
     }
 
-    /// With options of the driver.
+    /// Starts with options of the driver.
     #[track_caller]
-    pub fn start_so(options: &[&str]) -> Self {
+    pub fn start_with_options(options: &[&str]) -> Self {
         Self::start_with(&RedisServer::shared().fresh_url(), ONE_HOST, None, options, false)
     }
 
-    /// As in a container: the driver has a mount namespace of its own, and what it mounts is seen here
-    /// because the folder is shared between both.
+    /// Starts as in a container: the driver has its own mount namespace, and its mounts are visible
+    /// here because the folder is shared between both.
     #[track_caller]
-    pub fn start_apart() -> Self {
+    pub fn start_in_own_namespace() -> Self {
         Self::start_with(&RedisServer::shared().fresh_url(), ONE_HOST, None, &[], true)
     }
 
@@ -119,24 +119,25 @@ impl Node {
         flags: &[&str],
         group: Option<MemoryGroup>,
         options: &[&str],
-        apart: bool,
+        has_own_namespace: bool,
     ) -> Self {
         assert!(has_limit(), "a test that mounts runs inside timeout::within");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_owned();
-        on_timeout(move || clear(&path));
+        on_timeout(move || unmount_all(&path));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
         fs::create_dir(folder.path().join("pods")).unwrap();
-        if apart {
+        if has_own_namespace {
             share(folder.path());
         }
         let (url, allowed, environment) = (url.to_owned(), Vec::new(), Vec::new());
         let driver = None;
-        let mut node = Self { folder, runtime, driver, url, allowed, environment, group, apart };
+        let mut node =
+            Self { folder, runtime, driver, url, allowed, environment, group, has_own_namespace };
         node.allow(flags);
         node.restart(options);
         node
@@ -150,7 +151,7 @@ impl Node {
         &self.url
     }
 
-    /// Where kubelet would want a volume for a pod.
+    /// Returns the target path for a pod.
     pub fn target(&self, pod: &str) -> PathBuf {
         self.path("pods").join(pod)
     }
@@ -159,21 +160,21 @@ impl Node {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// What is allowed from the next start on.
+    /// Sets the flags for the next start.
     pub fn allow(&mut self, flags: &[&str]) {
         self.allowed = flags.iter().map(|flag| (*flag).to_owned()).collect();
     }
 
-    /// Starts the driver, which must not run.
+    /// Starts the driver, which must not be running.
     #[track_caller]
     pub fn restart(&mut self, options: &[&str]) {
-        assert!(self.driver.is_none(), "the driver runs");
+        assert!(self.driver.is_none(), "the driver is running");
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         let socket = self.path("csi.sock");
         let program = env!("CARGO_BIN_EXE_jfs-csi");
         let mut command = match &self.group {
             Some(group) => group.command(program),
-            None if self.apart => {
+            None if self.has_own_namespace => {
                 let mut command = Command::new("unshare");
                 command.args(["--mount", "--propagation", "unchanged", program]);
                 command
@@ -215,8 +216,8 @@ impl Node {
 
     pub fn is_ready(&self) -> bool {
         let mut identity = IdentityClient::new(self.channel());
-        let asked = self.runtime.block_on(identity.probe(ProbeRequest {}));
-        asked.is_ok_and(|answer| answer.into_inner().ready == Some(true))
+        let response = self.runtime.block_on(identity.probe(ProbeRequest {}));
+        response.is_ok_and(|response| response.into_inner().ready == Some(true))
     }
 
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
@@ -224,7 +225,7 @@ impl Node {
     }
 
     pub fn channel(&self) -> Channel {
-        self.driver.as_ref().expect("the driver runs").channel.clone()
+        self.driver.as_ref().expect("the driver is running").channel.clone()
     }
 
     pub fn node(&self) -> NodeClient<Channel> {
@@ -239,42 +240,42 @@ impl Node {
         self.group.as_ref()
     }
 
-    /// Where the driver serves a page, from its log: `/metrics` or `/healthz`.
+    /// Returns the address of `/metrics` or `/healthz`, from the driver's log.
     #[track_caller]
     pub fn address(&self, page: &str) -> SocketAddr {
         let log = self.log();
         let place = log.lines().rev().find_map(|line| {
-            let (_, place) = line.split_once("served at http://")?;
+            let (_, place) = line.split_once("serving http://")?;
             place.trim().strip_suffix(page)
         });
         place.unwrap_or_else(|| panic!("{page} is not served:\n{log}")).parse().unwrap()
     }
 
     pub fn pid(&self) -> u32 {
-        self.driver.as_ref().expect("the driver runs").process.id()
+        self.driver.as_ref().expect("the driver is running").process.id()
     }
 
-    /// Ends the driver in good order; whether it says that all went well.
+    /// Stops the driver, and returns whether it ended successfully.
     #[track_caller]
     pub fn stop(&mut self) -> bool {
-        let mut driver = self.driver.take().expect("the driver runs");
+        let mut driver = self.driver.take().expect("the driver is running");
         let pid = Pid::from_raw(driver.process.id().try_into().unwrap());
         kill(pid, Signal::SIGTERM).unwrap();
         let ended = wait(&mut driver.process, PATIENCE);
         let Some(status) = ended else {
             kill_group(&mut driver.process);
-            panic!("the driver does not end:\n{}", self.log());
+            panic!("the driver does not stop:\n{}", self.log());
         };
         status.success()
     }
 
-    /// As a crash would end it.
+    /// Kills the driver, as a crash would.
     pub fn kill(&mut self) {
-        let mut driver = self.driver.take().expect("the driver runs");
+        let mut driver = self.driver.take().expect("the driver is running");
         kill_group(&mut driver.process);
     }
 
-    /// How the file system of this node is reached.
+    /// Returns the Secret of this node's file system.
     pub fn secrets(&self) -> HashMap<String, String> {
         let bucket = self.path("bucket").display().to_string();
         [("name", "vol"), ("metaurl", &self.url), ("storage", "file"), ("bucket", &bucket)]
@@ -282,7 +283,7 @@ impl Node {
             .into()
     }
 
-    /// A volume for a pod.
+    /// Returns the request to publish a volume for a pod.
     pub fn publication(&self, volume: &str, pod: &str) -> Publication {
         Publication {
             volume: volume.to_owned(),
@@ -318,11 +319,11 @@ impl Node {
             staging_target_path: String::new(),
         };
         let mut node = self.node();
-        let answer = self.runtime.block_on(node.node_get_volume_stats(request));
-        answer.map(tonic::Response::into_inner)
+        let response = self.runtime.block_on(node.node_get_volume_stats(request));
+        response.map(tonic::Response::into_inner)
     }
 
-    /// What the driver says of a volume: whether something is wrong, and what.
+    /// Returns the condition of a volume: whether it is abnormal, and the message.
     #[track_caller]
     pub fn condition(&self, volume: &str, target: &Path) -> (bool, String) {
         let condition = self.stats(volume, target).unwrap().volume_condition.unwrap();
@@ -356,7 +357,7 @@ impl Publication {
     }
 }
 
-/// A file system, in this mode.
+/// Returns the capability for a mount with this access mode.
 pub fn capability(mode: Mode, flags: &[String], group: &str) -> VolumeCapability {
     let mount = MountVolume {
         fs_type: String::new(),
@@ -374,30 +375,31 @@ impl Drop for Node {
         if let Some(mut driver) = self.driver.take() {
             kill_group(&mut driver.process);
         }
-        clear(self.folder.path());
+        unmount_all(self.folder.path());
     }
 }
 
-/// Makes a folder a mount whose copies in other mount namespaces follow it.
+/// Makes a folder a mount that propagates to other mount namespaces.
 #[track_caller]
 fn share(folder: &Path) {
     let none: Option<&Path> = None;
     mount(Some(folder), folder, none, MsFlags::MS_BIND, none).unwrap();
-    // One that is in nobody's group first.
+    // Private first, so that it leaves its present peer group.
     for flags in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
         mount(none, folder, none, flags, none).unwrap();
     }
 }
 
-/// Where something is mounted below a folder.
+/// Returns all mount points below a folder.
 pub fn mounts_below(folder: &Path) -> Vec<PathBuf> {
     jfs::fuse::mounts_below(folder)
 }
 
-fn clear(folder: &Path) {
+/// Unmounts everything below a folder, and the folder itself.
+fn unmount_all(folder: &Path) {
     for point in mounts_below(folder) {
         let _ = jfs::fuse::unmount(&point, jfs::fuse::Unmount::Force);
     }
-    // It is a mount itself, or is not.
+    // It is a mount only if the driver has its own namespace.
     let _ = umount2(folder, MntFlags::MNT_DETACH);
 }

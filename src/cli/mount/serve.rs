@@ -18,8 +18,8 @@ use crate::cli::exit::Exit;
 use crate::cli::launch::Caller;
 use crate::fuse::{End, Setup};
 use crate::meta::{Ino, Meta, Registration};
+use crate::metrics_http::{self, ConnectionLimits};
 use crate::object;
-use crate::scrape::{self, Bounds};
 use crate::vfs::internal::Shown;
 use crate::volume::storage::{Overrides, spec};
 use crate::volume::{MountRequest, Mounted, Volume, VolumeOptions};
@@ -174,7 +174,9 @@ impl Mount {
     async fn listen(&self) -> Option<TcpListener> {
         let listener = match self.args.metrics.address() {
             Ok((address, any_port)) => {
-                scrape::listen(address, scrape::METRICS, any_port).await.map_err(Into::into)
+                metrics_http::listen(address, metrics_http::METRICS_PATH, any_port)
+                    .await
+                    .map_err(Into::into)
             }
             Err(error) => Err(error),
         };
@@ -252,8 +254,12 @@ impl Served {
 
 fn scrapes(listener: TcpListener, registry: Registry) -> AbortOnDropHandle<()> {
     let answer =
-        move |method: &Method, path: &str| scrape::metrics(method, path, &registry.gather());
-    AbortOnDropHandle::new(tokio::spawn(scrape::serve(listener, Bounds::METRICS, answer)))
+        move |method: &Method, path: &str| metrics_http::respond(method, path, &registry.gather());
+    AbortOnDropHandle::new(tokio::spawn(metrics_http::serve(
+        listener,
+        ConnectionLimits::METRICS,
+        answer,
+    )))
 }
 
 /// Finds out now what would fail later.

@@ -1,4 +1,4 @@
-//! What a volume can be used for.
+//! The access types and modes that volumes support.
 
 use tonic::Status;
 
@@ -6,28 +6,28 @@ use crate::csi::proto::csi::VolumeCapability;
 use crate::csi::proto::csi::volume_capability::AccessType;
 use crate::csi::proto::csi::volume_capability::access_mode::Mode;
 
-/// Refuses an empty list, and every use that a volume is not fit for.
+/// Refuses an empty list, and a list with an unsupported capability.
 pub fn check(capabilities: &[VolumeCapability]) -> Result<(), Status> {
     if capabilities.is_empty() {
-        return Err(Status::invalid_argument("no volume capabilities were given"));
+        return Err(Status::invalid_argument("volume capabilities are missing"));
     }
-    match capabilities.iter().find_map(unfit) {
+    match capabilities.iter().find_map(unsupported_reason) {
         Some(why) => Err(Status::invalid_argument(why)),
         None => Ok(()),
     }
 }
 
-/// Why a volume cannot be used like that, if it cannot.
-pub fn unfit(capability: &VolumeCapability) -> Option<String> {
+/// Returns why a capability is not supported, or `None` if it is.
+pub fn unsupported_reason(capability: &VolumeCapability) -> Option<String> {
     match &capability.access_type {
         Some(AccessType::Mount(_)) => {}
         Some(AccessType::Block(_)) => {
-            return Some("block volumes are not there: a volume is a file system".to_owned());
+            return Some("block access is not supported: a volume is a file system".to_owned());
         }
-        None => return Some("a volume capability names no access type".to_owned()),
+        None => return Some("volume capability without access type".to_owned()),
     }
     let Some(mode) = capability.access_mode.as_ref().map(|mode| mode.mode) else {
-        return Some("a volume capability names no access mode".to_owned());
+        return Some("volume capability without access mode".to_owned());
     };
     match Mode::try_from(mode) {
         Ok(Mode::Unknown) | Err(_) => Some(format!("unknown access mode {mode}")),
@@ -35,7 +35,7 @@ pub fn unfit(capability: &VolumeCapability) -> Option<String> {
     }
 }
 
-/// The mount options of all capabilities.
+/// Returns the mount options of all capabilities.
 pub fn mount_flags(capabilities: &[VolumeCapability]) -> Vec<&str> {
     let flags = capabilities.iter().filter_map(|capability| match &capability.access_type {
         Some(AccessType::Mount(mount)) => Some(mount.mount_flags.as_slice()),
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn every_access_mode_of_a_file_system_is_there_and_blocks_are_not() {
+    fn every_access_mode_is_supported_for_mounts_and_none_for_blocks() {
         let mount = || Some(AccessType::Mount(MountVolume::default()));
         for mode in [
             Mode::SingleNodeWriter,

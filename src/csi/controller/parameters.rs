@@ -1,4 +1,4 @@
-//! Parameters of a `StorageClass`, and those that may change later.
+//! Parameters of a `StorageClass` and of a `VolumeAttributesClass`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,29 +6,36 @@ use tonic::Status;
 
 use crate::options::sizes::{parse_mbps, parse_mebibytes};
 
-/// What a `StorageClass` says of a new volume.
+/// Parameters of a `StorageClass`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     pub pattern: Option<String>,
     pub subdir: Option<String>,
     pub mount_options: Option<String>,
     pub mode: Option<u16>,
-    pub owner: Option<(u32, u32)>,
+    pub owner: Option<Owner>,
     /// Whether a volume may use a directory of another namespace.
-    pub shares: bool,
-    /// What goes on to the nodes as it is.
+    pub may_share: bool,
+    /// Attributes that nodes get unchanged.
     pub context: BTreeMap<String, String>,
 }
 
-/// Who the volume is for; goes on to the nodes.
-const METADATA: &[&str] = &[
+/// The owner of a volume's directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// Names the claim of a volume. Nodes get them for the labels of metrics.
+const CLAIM_METADATA: &[&str] = &[
     "csi.storage.k8s.io/pvc/name",
     "csi.storage.k8s.io/pvc/namespace",
     "csi.storage.k8s.io/pv/name",
 ];
 
 impl Parameters {
-    /// Refuses what is not known by its name.
+    /// Refuses unknown parameters and invalid values by name.
     pub fn read(given: &HashMap<String, String>) -> Result<Self, Status> {
         let mut parameters = Self::default();
         for (key, value) in given {
@@ -49,17 +56,18 @@ impl Parameters {
                 "owner" => {
                     let (uid, gid) = value.split_once(':').ok_or_else(|| fail("uid:gid"))?;
                     let number = |text: &str| text.parse().map_err(|_| fail("uid:gid in numbers"));
-                    parameters.owner = Some((number(uid)?, number(gid)?));
+                    parameters.owner = Some(Owner { uid: number(uid)?, gid: number(gid)? });
                 }
                 "shareAcrossNamespaces" => {
-                    parameters.shares = value.parse().map_err(|_| fail("one of true and false"))?;
+                    parameters.may_share =
+                        value.parse().map_err(|_| fail("one of true and false"))?;
                 }
-                // Of the other driver; a Secret needs no finalizer here.
+                // A parameter of juicefs-csi-driver. No finalizer is needed on a Secret here.
                 "secretFinalizer" => {}
-                key if key.starts_with("juicefs/") || METADATA.contains(&key) => {
+                key if key.starts_with("juicefs/") || CLAIM_METADATA.contains(&key) => {
                     parameters.context.insert(key.to_owned(), value.clone());
                 }
-                // Meant for the provisioner, which mostly takes them out.
+                // For the provisioner, which removes most of them.
                 key if key.starts_with("csi.storage.k8s.io/") => {}
                 key => return Err(Status::invalid_argument(format!("unknown parameter {key:?}"))),
             }
@@ -68,17 +76,17 @@ impl Parameters {
     }
 }
 
-/// What may be changed while a volume is in use.
+/// Parameters of a `VolumeAttributesClass`, which may change while a volume is in use.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Mutable {
-    /// As they are kept in the record, for the nodes.
-    pub kept: BTreeMap<String, String>,
-    /// Most inodes of the volume; 0 takes the limit away.
+pub struct MutableParameters {
+    /// All of them, as the volume's record keeps them for the nodes.
+    pub recorded: BTreeMap<String, String>,
+    /// Maximum number of inodes of the volume; 0 removes the limit.
     pub inodes: Option<i64>,
 }
 
-impl Mutable {
-    /// Refuses what is not known by its name.
+impl MutableParameters {
+    /// Refuses unknown parameters and invalid values by name.
     pub fn read(given: &HashMap<String, String>) -> Result<Self, Status> {
         let mut mutable = Self::default();
         for (key, value) in given {
@@ -98,7 +106,7 @@ impl Mutable {
                 }
                 _ => return Err(fail("unknown".to_owned())),
             }
-            mutable.kept.insert(key.clone(), value.clone());
+            mutable.recorded.insert(key.clone(), value.clone());
         }
         Ok(mutable)
     }
@@ -113,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused_by_its_name() {
+    fn unknown_parameters_and_invalid_values_are_refused_by_name() {
         for (key, value) in [
             ("colour", "red"),
             ("mode", "999"),
@@ -125,13 +133,13 @@ mod tests {
             assert!(error.message().contains(key), "{}", error.message());
         }
         for (key, value) in [("colour", "red"), ("upload-limit", "much"), ("inodes", "-1")] {
-            let error = Mutable::read(&map(&[(key, value)])).unwrap_err();
+            let error = MutableParameters::read(&map(&[(key, value)])).unwrap_err();
             assert!(error.message().contains(key), "{}", error.message());
         }
     }
 
     #[test]
-    fn nodes_get_their_part_and_nothing_else() {
+    fn nodes_get_their_attributes_and_nothing_else() {
         let read = Parameters::read(&map(&[
             ("juicefs/clean-cache", "true"),
             ("mountOptions", "writeback"),
@@ -144,12 +152,13 @@ mod tests {
         .unwrap();
         let keys: Vec<&str> = read.context.keys().map(String::as_str).collect();
         assert_eq!(keys, ["csi.storage.k8s.io/pvc/name", "juicefs/clean-cache", "mountOptions"]);
-        assert_eq!((read.mode, read.owner), (Some(0o750), Some((1000, 1001))));
+        let owner = Owner { uid: 1000, gid: 1001 };
+        assert_eq!((read.mode, read.owner), (Some(0o750), Some(owner)));
     }
 
     proptest::proptest! {
         #[test]
-        fn whatever_a_class_says_is_read_or_refused_by_its_name(
+        fn every_parameter_is_read_or_refused_by_name(
             key in proptest::sample::select(vec![
                 "pathPattern", "subdir", "mountOptions", "mode", "owner", "shareAcrossNamespaces",
                 "upload-limit", "cache-share", "inodes", "colour",
@@ -157,7 +166,7 @@ mod tests {
             value in "\\PC{0,40}",
         ) {
             let given = map(&[(key, &value)]);
-            for error in [Parameters::read(&given).err(), Mutable::read(&given).err()] {
+            for error in [Parameters::read(&given).err(), MutableParameters::read(&given).err()] {
                 proptest::prop_assert!(error.is_none_or(|error| error.message().contains(key)));
             }
         }

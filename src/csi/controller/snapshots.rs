@@ -1,17 +1,17 @@
 //! Snapshots: clones of volumes, at `/.snapshots/<volume>/<snapshot>`.
 //!
-//! The directory is the truth: a clone appears whole. The record beside it only remembers when it
-//! was made and how large it is, so that snapshots of other drivers are snapshots too.
+//! A snapshot exists if its directory does: a clone appears complete. Its record only adds the
+//! creation time and the size, so snapshots of other drivers are snapshots too.
 
 use std::sync::Arc;
 
 use tonic::Status;
 
-use super::change::existing;
-use super::delete::{discard, remove_empty};
-use super::system::System;
+use super::delete::{TreeEntry, delete_tree, remove_if_empty};
+use super::file_system::FileSystem;
+use super::update::existing;
 use super::volumes::directory;
-use crate::csi::place::{self, SNAPSHOTS};
+use crate::csi::paths::{self, SNAPSHOTS};
 use crate::csi::proto::csi::Snapshot;
 use crate::csi::records::{self, SnapshotRecord};
 use crate::error::{Error, Result};
@@ -20,30 +20,34 @@ use crate::meta::op::clone::CloneMode;
 use crate::meta::record::FileKind;
 use crate::meta::{Caller, Ino, Meta, Name, Timestamp};
 
-/// A snapshot that was found.
-pub struct Found {
+/// A snapshot and its directory.
+pub struct FoundSnapshot {
     pub record: SnapshotRecord,
     pub dir: Ino,
 }
 
-/// The snapshot of that id.
-pub async fn find(meta: &Meta, id: &str) -> Result<Option<Found>> {
-    if place::check_id("snapshot", id).is_err() {
+/// Finds a snapshot by its id.
+pub async fn find(meta: &Meta, id: &str) -> Result<Option<FoundSnapshot>> {
+    if paths::check_id("snapshot", id).is_err() {
         return Ok(None);
     }
     if let Some(record) = records::read::<SnapshotRecord>(meta, id).await? {
         let dir = directory(meta, &path(&record.volume, id)).await?;
-        return Ok(dir.map(|dir| Found { record, dir }));
+        return Ok(dir.map(|dir| FoundSnapshot { record, dir }));
     }
     for volume in volumes(meta).await? {
         if let Some(dir) = directory(meta, &path(&volume, id)).await? {
-            return Ok(Some(Found { record: unrecorded(meta, &volume, id, dir).await?, dir }));
+            return Ok(Some(FoundSnapshot {
+                record: unrecorded(meta, &volume, id, dir).await?,
+                dir,
+            }));
         }
     }
     Ok(None)
 }
 
-/// The snapshots of a volume, or of all: which volume, which snapshot; in order.
+/// Returns the snapshots of one volume, or of all, as pairs of volume and snapshot sorted by
+/// snapshot.
 pub async fn list(meta: &Meta, volume: Option<&str>) -> Result<Vec<(String, String)>> {
     let of = match volume {
         Some(volume) => vec![volume.to_owned()],
@@ -51,7 +55,7 @@ pub async fn list(meta: &Meta, volume: Option<&str>) -> Result<Vec<(String, Stri
     };
     let mut all = Vec::new();
     for volume in of {
-        if place::check_id("volume", &volume).is_err() {
+        if paths::check_id("volume", &volume).is_err() {
             continue;
         }
         let Some(dir) = directory(meta, &format!("{SNAPSHOTS}/{volume}")).await? else { continue };
@@ -62,20 +66,20 @@ pub async fn list(meta: &Meta, volume: Option<&str>) -> Result<Vec<(String, Stri
     Ok(all)
 }
 
-/// Takes a snapshot; one that is there already is answered as it is.
+/// Creates a snapshot, or returns the existing one.
 pub async fn create(meta: &Meta, id: &str, volume: &str) -> Result<Snapshot, Status> {
     if let Some(found) = find(meta, id).await? {
         if found.record.volume != volume {
             return Err(Status::already_exists(format!(
-                "snapshot {id} is there already, of volume {}",
+                "snapshot {id} exists, of volume {}",
                 found.record.volume
             )));
         }
-        return Ok(described(&found.record));
+        return Ok(to_csi(&found.record));
     }
     let (_, source) = existing(meta, volume).await?;
-    let top = records::made_dir(meta, Ino::ROOT, SNAPSHOTS, 0o700).await?;
-    let parent = records::made_dir(meta, top, volume, 0o700).await?;
+    let top = records::ensure_subdirectory(meta, Ino::ROOT, SNAPSHOTS, 0o700).await?;
+    let parent = records::ensure_subdirectory(meta, top, volume, 0o700).await?;
     let now = Timestamp::now();
     let how = (CloneMode { preserve: true, umask: 0 }, 0);
     let name = Name::new(id)?;
@@ -88,28 +92,29 @@ pub async fn create(meta: &Meta, id: &str, volume: &str) -> Result<Snapshot, Sta
         size: meta.summary(dir, false).await?.size,
     };
     records::write(meta, &record).await?;
-    Ok(described(&record))
+    Ok(to_csi(&record))
 }
 
-/// Deletes a snapshot; one that is not there is fine.
-pub async fn delete(system: &Arc<System>, id: &str) -> Result<(), Status> {
-    let meta = &*system.meta;
+/// Deletes a snapshot. Succeeds if there is none.
+pub async fn delete(file_system: &Arc<FileSystem>, id: &str) -> Result<(), Status> {
+    let meta = &*file_system.meta;
     if let Some(found) = find(meta, id).await? {
         let top = meta.resolve(SNAPSHOTS).await?.0;
         let volume = Name::new(&found.record.volume)?;
         let parent = meta.lookup(&Caller::root(), top, &volume).await?.0;
-        discard(system, (parent, &Name::new(id)?), id, found.dir).await?;
-        remove_empty(meta, (top, &volume)).await?;
+        let entry = TreeEntry { parent, name: Name::new(id)?, ino: found.dir };
+        delete_tree(file_system, &entry, id).await?;
+        remove_if_empty(meta, top, &volume).await?;
     }
     match records::remove::<SnapshotRecord>(meta, id).await {
-        // What cannot be a name has no record.
+        // An id that is not a valid name has no record.
         Err(Error::Invalid | Error::NameTooLong) => Ok(()),
         other => Ok(other?),
     }
 }
 
-/// The snapshot as CSI describes it.
-pub fn described(record: &SnapshotRecord) -> Snapshot {
+/// Converts a record to the CSI message.
+pub fn to_csi(record: &SnapshotRecord) -> Snapshot {
     let (seconds, nanos) = record.created;
     let nanos = i32::try_from(nanos).unwrap_or(0);
     Snapshot {
@@ -122,8 +127,8 @@ pub fn described(record: &SnapshotRecord) -> Snapshot {
     }
 }
 
-/// What is known of a snapshot that another driver has made, or whose making was broken off at the
-/// end.
+/// Describes a snapshot without a record: another driver created it, or its creation was
+/// interrupted before the record was written.
 async fn unrecorded(meta: &Meta, volume: &str, id: &str, dir: Ino) -> Result<SnapshotRecord> {
     let made = meta.getattr(dir).await?.ctime;
     Ok(SnapshotRecord {

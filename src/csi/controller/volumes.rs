@@ -1,8 +1,8 @@
-//! Volumes of a file system: finding them, and what they are to the caller.
+//! Finds the volumes of a file system and describes them to the caller.
 
 use std::collections::HashMap;
 
-use crate::csi::place;
+use crate::csi::paths;
 use crate::csi::proto::csi::volume_content_source::{SnapshotSource, Type, VolumeSource};
 use crate::csi::proto::csi::{Volume, VolumeCondition, VolumeContentSource};
 use crate::csi::records::{self, Source, VolumeRecord};
@@ -10,19 +10,19 @@ use crate::error::{Error, Result};
 use crate::meta::record::QuotaKey;
 use crate::meta::{Ino, Meta};
 
-/// A volume that was found.
-pub struct Found {
+/// A volume and its directory.
+pub struct FoundVolume {
     pub record: VolumeRecord,
-    /// None for one whose making was broken off, or whose directory someone has taken away.
+    /// `None` if the creation was interrupted, or the directory was removed.
     pub dir: Option<Ino>,
-    /// Whether there is a record; otherwise it was made by another driver.
+    /// Whether the volume has a record; otherwise another driver created it.
     pub is_recorded: bool,
 }
 
-/// The volume of that id. Without a record, it is one that follows the conventions: a directory of
-/// its name in the root, if the name is of the shape of a dynamic volume; its quota is its size.
-pub async fn find(meta: &Meta, id: &str) -> Result<Option<Found>> {
-    if place::check_id("volume", id).is_err() {
+/// Finds a volume by its id. Without a record, a directory of that name in the root is a volume of
+/// another driver, if the name has the form of a dynamic volume. Its quota is its size.
+pub async fn find(meta: &Meta, id: &str) -> Result<Option<FoundVolume>> {
+    if paths::check_id("volume", id).is_err() {
         return Ok(None);
     }
     match records::read::<VolumeRecord>(meta, id).await? {
@@ -31,15 +31,15 @@ pub async fn find(meta: &Meta, id: &str) -> Result<Option<Found>> {
             if let Some(dir) = dir {
                 record.capacity = quota_of(meta, dir).await?.unwrap_or(record.capacity);
             }
-            Ok(Some(Found { record, dir, is_recorded: true }))
+            Ok(Some(FoundVolume { record, dir, is_recorded: true }))
         }
-        None if place::is_dynamic(id) => unrecorded(meta, id).await,
+        None if paths::is_dynamic(id) => unrecorded(meta, id).await,
         None => Ok(None),
     }
 }
 
-/// A volume by the conventions of other drivers.
-pub async fn unrecorded(meta: &Meta, id: &str) -> Result<Option<Found>> {
+/// Finds a volume that another driver created.
+pub async fn unrecorded(meta: &Meta, id: &str) -> Result<Option<FoundVolume>> {
     let Some(dir) = directory(meta, id).await? else { return Ok(None) };
     let capacity = quota_of(meta, dir).await?.unwrap_or(0);
     let mut record = VolumeRecord {
@@ -49,28 +49,30 @@ pub async fn unrecorded(meta: &Meta, id: &str) -> Result<Option<Found>> {
         ..VolumeRecord::default()
     };
     record.context.insert("subPath".to_owned(), id.to_owned());
-    Ok(Some(Found { record, dir: Some(dir), is_recorded: false }))
+    Ok(Some(FoundVolume { record, dir: Some(dir), is_recorded: false }))
 }
 
-/// The directory at a path, if it is there.
+/// Returns the directory at a path, if it exists.
 pub async fn directory(meta: &Meta, path: &str) -> Result<Option<Ino>> {
     match meta.resolve(path).await {
         Ok((ino, attr)) if attr.is_dir() => Ok(Some(ino)),
         Ok(_) => Err(Error::bad_input(format!("/{path} is not a directory"))),
         Err(Error::NotFound) => Ok(None),
-        Err(Error::NotDirectory) => Err(Error::bad_input(format!("/{path} leads through a file"))),
+        Err(Error::NotDirectory) => {
+            Err(Error::bad_input(format!("/{path}: a part of the path is not a directory")))
+        }
         Err(error) => Err(error),
     }
 }
 
-/// The size that a directory is limited to, if it is.
+/// Returns the space quota of a directory in bytes, if it has one.
 pub async fn quota_of(meta: &Meta, dir: Ino) -> Result<Option<u64>> {
     let quota = meta.quota(QuotaKey::Dir(dir)).await?;
     Ok(quota.and_then(|quota| u64::try_from(quota.max_space).ok()).filter(|max| *max > 0))
 }
 
-/// The volume as CSI describes it.
-pub fn described(record: &VolumeRecord) -> Volume {
+/// Converts a record to the CSI message.
+pub fn to_csi(record: &VolumeRecord) -> Volume {
     let mut context: HashMap<String, String> =
         record.context.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
     if record.capacity > 0 {
@@ -93,10 +95,10 @@ fn content(source: &Source) -> VolumeContentSource {
     VolumeContentSource { r#type: Some(source) }
 }
 
-/// Whether all is well with it, as far as metadata tells.
-pub fn condition(found: &Found) -> VolumeCondition {
+/// Returns the condition of a volume, as far as metadata shows it.
+pub fn condition(found: &FoundVolume) -> VolumeCondition {
     match found.dir {
-        Some(_) => VolumeCondition { abnormal: false, message: "the volume is there".to_owned() },
+        Some(_) => VolumeCondition { abnormal: false, message: "the volume exists".to_owned() },
         None => VolumeCondition {
             abnormal: true,
             message: format!("the directory /{} is missing", found.record.path),

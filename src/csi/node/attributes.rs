@@ -1,12 +1,12 @@
-//! The attributes of a volume, as a PV or a pod has them.
+//! The attributes of a volume, as a PV or an inline volume has them.
 
 use std::collections::HashMap;
 
-use crate::csi::quantity;
+use super::quantity;
 use crate::error::{Error, Result};
 
-/// What only a pod that mounts could do.
-const OF_MOUNT_PODS: &[&str] = &[
+/// Attributes that configure a mount pod.
+const MOUNT_POD_ATTRIBUTES: &[&str] = &[
     "juicefs/host-path",
     "juicefs/mount-annotations",
     "juicefs/mount-cache-emptydir",
@@ -20,15 +20,15 @@ const OF_MOUNT_PODS: &[&str] = &[
     "juicefs/mount-memory-request",
     "juicefs/mount-service-account",
 ];
-/// Whose keys are not for the driver alone.
-const FOREIGN: &[&str] =
+/// Prefixes of attributes that are not only for this driver.
+const FOREIGN_PREFIXES: &[&str] =
     &["csi.storage.k8s.io/", "storage.kubernetes.io/", "volume.kubernetes.io/"];
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// The directory of the file system, below what the options say.
+    /// The directory in the file system, below `subdir`.
     pub path: Option<String>,
-    /// What the path is below, if the options do not say.
+    /// The directory above `path`, unless the mount options name one.
     pub subdir: Option<String>,
     pub mount_options: String,
     /// Bytes.
@@ -36,25 +36,26 @@ pub struct Attributes {
     /// Bytes of memory for data.
     pub memory: Option<u64>,
     pub ephemeral: bool,
-    /// What was said and has no effect, and why.
+    /// Attributes without effect, and why.
     pub unused: Vec<String>,
-    /// Labels of its metrics.
+    /// Labels of the volume's metrics.
     pub labels: Vec<(String, String)>,
 }
 
 impl Attributes {
+    /// Refuses unknown attributes and invalid values by name.
     pub fn read(context: &HashMap<String, String>) -> Result<Self> {
         let mut attributes = Self::default();
-        // In a fixed order, so that messages are.
+        // Sorted, so that messages have a fixed order.
         let mut keys: Vec<&String> = context.keys().collect();
         keys.sort();
         for key in keys {
-            attributes.take(key, &context[key])?;
+            attributes.set(key, &context[key])?;
         }
         Ok(attributes)
     }
 
-    fn take(&mut self, key: &str, value: &str) -> Result<()> {
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
         match key {
             "subPath" => self.path = Some(value.to_owned()),
             "subdir" => self.subdir = Some(value.to_owned()),
@@ -63,18 +64,22 @@ impl Attributes {
             "juicefs/mount-memory-limit" => self.memory = Some(bytes(key, value)?),
             "juicefs/clean-cache" => self
                 .unused
-                .push(format!("{key}: the cache is one for all volumes and keeps to its size")),
-            // Said by older drivers; here the controller always sets it.
-            "juicefs/controller-quota-set" | "pathPattern" | "secretFinalizer" => {}
+                .push(format!("{key}: all volumes share one cache, which keeps to its size")),
+            // juicefs-csi-driver marks PVs with it whose quota its controller has set.
+            "juicefs/controller-quota-set" => self
+                .unused
+                .push(format!("{key}: the node sets a quota only where the volume has none")),
+            // Parameters of the class, which only the controller of juicefs-csi-driver uses.
+            "pathPattern" | "secretFinalizer" => {}
             "csi.storage.k8s.io/ephemeral" => self.ephemeral = value == "true",
             "csi.storage.k8s.io/pod.name" => self.label("pod", value),
             "csi.storage.k8s.io/pod.namespace" => self.label("namespace", value),
             "csi.storage.k8s.io/pvc/name" => self.label("pvc", value),
-            key if OF_MOUNT_PODS.contains(&key) => {
+            key if MOUNT_POD_ATTRIBUTES.contains(&key) => {
                 self.unused.push(format!("{key}: there is no mount pod"));
             }
-            key if FOREIGN.iter().any(|domain| key.starts_with(domain)) => {}
-            key => return Err(Error::bad_input(format!("volume attribute {key:?} is not known"))),
+            key if FOREIGN_PREFIXES.iter().any(|domain| key.starts_with(domain)) => {}
+            key => return Err(Error::bad_input(format!("unknown volume attribute {key:?}"))),
         }
         Ok(())
     }
@@ -86,7 +91,7 @@ impl Attributes {
 
 fn bytes(key: &str, value: &str) -> Result<u64> {
     quantity::parse(value)
-        .ok_or_else(|| Error::bad_input(format!("volume attribute {key}: {value:?} is no size")))
+        .ok_or_else(|| Error::bad_input(format!("volume attribute {key}: {value:?} is not a size")))
 }
 
 #[cfg(test)]
@@ -106,19 +111,26 @@ mod tests {
             ("capacity", "10737418240"),
             ("juicefs/mount-memory-limit", "2Gi"),
             ("juicefs/mount-cpu-limit", "5"),
+            ("juicefs/controller-quota-set", "true"),
             ("csi.storage.k8s.io/pod.name", "web-0"),
             ("storage.kubernetes.io/csiProvisionerIdentity", "x"),
         ])
         .unwrap();
         assert_eq!(found.path.as_deref(), Some("pvc-1"));
         assert_eq!((found.capacity, found.memory), (Some(10 << 30), Some(2 << 30)));
-        assert_eq!(found.unused, ["juicefs/mount-cpu-limit: there is no mount pod"]);
+        assert_eq!(
+            found.unused,
+            [
+                "juicefs/controller-quota-set: the node sets a quota only where the volume has none",
+                "juicefs/mount-cpu-limit: there is no mount pod"
+            ]
+        );
         assert_eq!(found.labels, [("pod".to_owned(), "web-0".to_owned())]);
         assert!(!found.ephemeral);
     }
 
     #[test]
-    fn what_is_not_known_or_makes_no_sense_is_refused_by_name() {
+    fn unknown_attributes_and_invalid_values_are_refused_by_name() {
         for (key, value) in [("juicefs/mount-colour", "red"), ("capacity", "much")] {
             let error = read(&[(key, value)]).unwrap_err().to_string();
             assert!(error.contains(key), "{error}");

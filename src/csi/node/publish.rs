@@ -1,24 +1,25 @@
-//! From a request to publish to what is wanted.
+//! Converts a `NodePublishVolume` request into a request to `mounts`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::attributes::Attributes;
-use crate::csi::options::{self, Said};
-use crate::csi::place;
+use crate::access::Access;
+use crate::csi::mount_options::{self, ParsedOptions};
+use crate::csi::paths;
 use crate::csi::proto::csi::NodePublishVolumeRequest;
 use crate::csi::proto::csi::volume_capability::{AccessType, access_mode};
 use crate::error::{Error, Result};
-use crate::mounts::{Access, VolumeId, Wanted};
+use crate::mounts::{PublishRequest, VolumeId};
 use crate::options::mount::MountArgs;
 use crate::policy::{Author, Policy};
 
-/// What is wanted, and what was said that has no effect.
-pub fn wanted(
+/// Validates a request. Also returns descriptions of options and attributes without effect.
+pub fn publish_request(
     request: &NodePublishVolumeRequest,
     policy: &Arc<Policy>,
-) -> Result<(Wanted, Vec<String>)> {
+) -> Result<(PublishRequest, Vec<String>)> {
     let volume = VolumeId::new(&request.volume_id)?;
     let target = target(&request.target_path)?;
     let capability = request
@@ -28,12 +29,14 @@ pub fn wanted(
     let mount = match &capability.access_type {
         Some(AccessType::Mount(mount)) => mount,
         Some(AccessType::Block(_)) => {
-            return Err(Error::bad_input("a volume is a file system and cannot be a block device"));
+            return Err(Error::bad_input(
+                "block access is not supported: a volume is a file system",
+            ));
         }
-        None => return Err(Error::bad_input("the capability says neither mount nor block")),
+        None => return Err(Error::bad_input("volume capability without access type")),
     };
     if !["", "juicefs"].contains(&mount.fs_type.as_str()) {
-        return Err(Error::bad_input(format!("fsType {:?}: it is juicefs", mount.fs_type)));
+        return Err(Error::bad_input(format!("fsType {:?} is not juicefs", mount.fs_type)));
     }
     let mode = capability.access_mode.map(|mode| mode.mode()).unwrap_or_default();
     let mut attributes = Attributes::read(&request.volume_context)?;
@@ -41,8 +44,9 @@ pub fn wanted(
     let access = Access::from_secret(&request.secrets, policy)?;
     let mut lists: Vec<&str> = mount.mount_flags.iter().map(String::as_str).collect();
     lists.push(&attributes.mount_options);
-    let Said { mut args, unused: without_effect } = options::read(policy, author, &lists)?;
-    let warnings = args.check().map_err(|error| options_fault(&error))?;
+    let ParsedOptions { mut args, unused: unused_options } =
+        mount_options::read(policy, author, &lists)?;
+    let warnings = args.check().map_err(|error| invalid_options(&error))?;
     if let Some(limit) = attributes.memory {
         args.cache.buffer_size = args.cache.buffer_size.min(limit);
     }
@@ -50,16 +54,18 @@ pub fn wanted(
     let group = match mount.volume_mount_group.as_str() {
         "" => None,
         text => Some(text.parse().map_err(|_| {
-            Error::bad_input(format!("volume mount group {text:?} is not the number of a group"))
+            Error::bad_input(format!("volume mount group {text:?} is not a group id"))
         })?),
     };
     let mut unused = attributes.unused;
-    unused.extend(without_effect);
+    unused.extend(unused_options);
     unused.extend(warnings.texts());
-    unused.extend(access.unused().iter().map(|name| format!("{name}: of the Secret's envs")));
-    let wanted = Wanted {
+    unused.extend(
+        access.unused_variables().iter().map(|name| format!("{name} in envs of the Secret")),
+    );
+    let publish = PublishRequest {
         read_only: request.readonly || mode == access_mode::Mode::MultiNodeReaderOnly,
-        alone: mode == access_mode::Mode::SingleNodeSingleWriter,
+        exclusive: mode == access_mode::Mode::SingleNodeSingleWriter,
         group,
         capacity: attributes.capacity,
         ephemeral: attributes.ephemeral,
@@ -70,18 +76,18 @@ pub fn wanted(
         args,
         path,
     };
-    Ok((wanted, unused))
+    Ok((publish, unused))
 }
 
-/// Where somebody says that a volume is published; it need not be.
-pub fn shown_at(path: &str) -> Result<PathBuf> {
+/// Parses the path of a published volume, as a caller gives it.
+pub fn volume_path(path: &str) -> Result<PathBuf> {
     if path.is_empty() {
         return Err(Error::bad_input("the volume path is empty"));
     }
     Ok(Path::new(path).components().collect())
 }
 
-/// A path that can be a target.
+/// Parses a target path.
 pub fn target(path: &str) -> Result<PathBuf> {
     if path.is_empty() {
         return Err(Error::bad_input("the target path is empty"));
@@ -91,12 +97,12 @@ pub fn target(path: &str) -> Result<PathBuf> {
     if !found.is_absolute() || upward || found.parent().is_none() {
         return Err(Error::bad_input(format!("target path {path:?} is not absolute")));
     }
-    // As the kernel lists it: without slashes at the end.
+    // As in the kernel's mount table: without trailing slashes.
     Ok(found.components().collect())
 }
 
-/// Who has written the attributes and options of the volume. A pod's author writes those of an inline
-/// one, which kubelet marks, and gives a name of its own kind.
+/// Returns who wrote the attributes and options of the volume. Those of an inline volume come from
+/// the pod's author. Kubelet marks inline volumes, and their ids have a form of their own.
 fn author(
     volume: &VolumeId,
     attributes: &mut Attributes,
@@ -111,32 +117,32 @@ fn author(
     let mut names: Vec<&String> = context.keys().collect();
     names.sort();
     names.into_iter().try_for_each(|name| policy.check_inline_attribute(name))?;
-    // There is no claim, whatever a pod says.
+    // An inline volume has no claim, even if the pod names one.
     attributes.labels.retain(|(label, _)| label != "pvc");
     Ok(Author::Pod)
 }
 
-/// Whether kubelet calls inline volumes like that: `csi-` and a SHA-256.
+/// Whether an id has the form that kubelet gives to inline volumes: `csi-` and a SHA-256.
 fn is_inline(id: &str) -> bool {
     id.strip_prefix("csi-")
         .is_some_and(|rest| rest.len() == 64 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// The directory of the file system: what the options say, and the attribute below it. An ephemeral
-/// volume has one of its own in there: it is removed in the end, and nobody else's must be.
+/// Returns the directory in the file system: `subPath` below `subdir`. An ephemeral volume has a
+/// directory of its own below that, because it is deleted with the volume.
 fn path(args: &MountArgs, attributes: &Attributes, volume: &VolumeId) -> Result<String> {
-    let above = args.meta.subdir.as_deref().or(attributes.subdir.as_deref()).unwrap_or_default();
-    let below = attributes.path.as_deref().unwrap_or_default();
-    let own = if attributes.ephemeral { volume.as_str() } else { "" };
-    let whole = format!("{above}/{below}/{own}");
-    // A PV by hand may show all of the file system.
+    let parent = args.meta.subdir.as_deref().or(attributes.subdir.as_deref()).unwrap_or_default();
+    let sub_path = attributes.path.as_deref().unwrap_or_default();
+    let own_dir = if attributes.ephemeral { volume.as_str() } else { "" };
+    let whole = format!("{parent}/{sub_path}/{own_dir}");
+    // A static PV may show the whole file system.
     if whole.split('/').all(|part| part.is_empty() || part == ".") {
         return Ok("/".to_owned());
     }
-    place::clean(&whole)
+    paths::normalize(&whole)
 }
 
-fn options_fault(error: &impl std::fmt::Display) -> Error {
+fn invalid_options(error: &impl std::fmt::Display) -> Error {
     Error::BadInput(format!("mount options: {error:#}"))
 }
 

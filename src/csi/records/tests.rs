@@ -4,7 +4,7 @@ use super::*;
 use crate::meta::record::Setting;
 use crate::meta::{Options, Registration};
 
-/// Metadata of one test alone.
+/// Metadata for one test.
 async fn meta() -> Arc<Meta> {
     let url = format!("memkv://records-{}", Uuid::new_v4());
     let meta = Meta::attach(&url, Options::default()).await.unwrap();
@@ -21,7 +21,7 @@ fn record(id: &str, capacity: u64) -> VolumeRecord {
 }
 
 #[tokio::test]
-async fn a_record_is_read_as_it_was_written_last() {
+async fn reading_returns_the_last_written_record() {
     let meta = meta().await;
     assert_eq!(read::<VolumeRecord>(&meta, "a").await.unwrap(), None);
     for capacity in [1, 2, 3] {
@@ -46,10 +46,10 @@ async fn a_removed_record_leaves_nothing_in_the_trash() {
 }
 
 #[tokio::test]
-async fn only_the_owner_of_the_file_system_sees_records() {
+async fn only_root_can_read_records() {
     let meta = meta().await;
     write(&meta, &record("a", 1)).await.unwrap();
-    let (_, attr) = meta.resolve(HOME).await.unwrap();
+    let (_, attr) = meta.resolve(CONTROLLER_DIR).await.unwrap();
     assert_eq!(attr.mode, 0o700);
 }
 

@@ -66,7 +66,7 @@ impl Connection {
             http,
             source,
             providers,
-            instance_credentials: spec.instance_credentials && policy.lends_identity(),
+            instance_credentials: spec.instance_credentials && policy.allows_instance_credentials(),
             client: OnceCell::new(),
         })
     }

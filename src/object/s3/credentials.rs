@@ -68,7 +68,7 @@ impl CredentialSource {
         }
         let is_set = |name: &&str| env(name).is_some();
         let is_there = spec.instance_credentials || has_profile(env) || PLATFORM.iter().any(is_set);
-        if is_there && spec.policy.lends_identity() {
+        if is_there && spec.policy.allows_instance_credentials() {
             return Self::Platform;
         }
         Self::Anonymous

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Prints the folder that holds one set of the cluster's programs, building it once into the cache
-# folder.
+# Prints the folder of one set of the cluster's programs, building it once into the cache folder.
 #
 # usage: tests/cluster/programs/build.sh kubernetes | sidecars | provisioner | helm | suite
 #
-# Everything comes from the Go module proxy, by the exact versions that the go.sum beside each set
-# names. The sets share their compile cache, so only the first one is slow.
+# Everything comes from the Go module proxy, in the exact versions of the go.sum beside each set. The sets
+# share a compile cache, so only the first one is slow.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -49,7 +48,7 @@ if [ -d "$folder" ]; then
 fi
 command -v go >/dev/null || fail "go is missing: install Go 1.25 or newer"
 
-# What the programs say of themselves; kubelet and the API server compare versions.
+# The version that the programs report; kubelet and the API server compare versions.
 stamp() {
   local major=${kubernetes#v}
   local minor=${major#*.}
@@ -61,7 +60,7 @@ stamp() {
 }
 
 mkdir -p "$cache"
-# Two runs may ask at once; the second waits for the first one's build.
+# Runs may be concurrent; the second waits for the build of the first.
 exec 9>"$cache/cluster-$set.lock"
 flock 9
 if [ ! -d "$folder" ]; then
@@ -74,7 +73,7 @@ if [ ! -d "$folder" ]; then
   flags=(-trimpath -ldflags "-s -w $(stamp)")
   nice -n 5 go build "${flags[@]}" -o "$work/bin/" "${packages[@]}" >&2
   if [ "$set" = sidecars ]; then
-    # The snapshot API and what its controller needs are files of the same modules.
+    # The snapshot API and the files of its controller are in the same modules.
     api=$(go list -m -f '{{.Dir}}' github.com/kubernetes-csi/external-snapshotter/client/v8)
     controller=$(go list -m -f '{{.Dir}}' github.com/kubernetes-csi/external-snapshotter/v8)
     mkdir "$work/bin/snapshots"
@@ -84,7 +83,7 @@ if [ ! -d "$folder" ]; then
   if [ "$set" = suite ]; then
     nice -n 5 go test -c "${flags[@]}" -o "$work/bin/e2e.test" k8s.io/kubernetes/test/e2e >&2
   fi
-  # Last and atomic: what is at this path is always whole.
+  # Last and atomic: a folder at this path is always complete.
   mv "$work/bin" "$folder"
 fi
 echo "$folder"

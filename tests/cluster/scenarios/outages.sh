@@ -1,10 +1,10 @@
-# Metadata and storage that go away under a pod that writes. They are servers of the scenario itself: those
+# Outages of metadata and storage under a pod that writes. The scenarios start their own servers, since those
 # of the examples keep nothing.
 
-a_writer_goes_on_after_metadata_was_away() { # at most 420 s
+a_writer_continues_after_an_outage_of_metadata() { # at most 420 s
   outage redis 20
 }
 
-a_writer_goes_on_after_storage_was_away() { # at most 420 s
+a_writer_continues_after_an_outage_of_storage() { # at most 420 s
   outage s3 20
 }

@@ -1,4 +1,4 @@
-# The size of a claim is what fits into it, from the first moment on.
+# The size of a claim limits what fits into it, from the first moment on.
 
 a_pod_sees_the_size_of_its_claim_at_once() {
   claim small 10Mi
@@ -9,7 +9,7 @@ a_pod_sees_the_size_of_its_claim_at_once() {
   same "1 KiB blocks of a claim of 10 MiB, and used" "$(cut -d' ' -f2,3 <<<"$first")" "10240 0"
 }
 
-what_is_written_at_once_counts_for_the_quota() {
+concurrent_writes_count_for_the_quota() {
   claim small 10Mi
   COMMAND='dd if=/dev/zero of=/data/f bs=1M count=25 2>/tmp/said; sleep infinity' pod user small
   ready user
@@ -23,7 +23,7 @@ what_is_written_at_once_counts_for_the_quota() {
   if within user 'dd if=/dev/zero of=/data/g bs=1M count=10'; then fail "10 MiB more went into it"; fi
 }
 
-room_is_there_again_after_files_are_removed() {
+removing_files_makes_space_again() {
   claim small 10Mi
   pod user small
   ready user
@@ -33,7 +33,7 @@ room_is_there_again_after_files_are_removed() {
   within user 'dd if=/dev/zero of=/data/h bs=1M count=9'
 }
 
-kubelet_counts_what_a_volume_holds() {
+kubelet_reports_the_usage_of_a_volume() {
   claim counted 50Mi
   pod user counted
   ready user

@@ -1,4 +1,4 @@
-# A claim, from its volume to its end.
+# A claim, from its creation to its deletion.
 
 two_pods_share_a_claim() {
   claim shared 10Mi
@@ -9,7 +9,7 @@ two_pods_share_a_claim() {
   same "what the other pod reads" "$(within two 'cat /data/said')" hello
   within two 'mkdir /data/dir && mv /data/said /data/dir/'
   same "what the first pod lists" "$(within one 'ls -A /data')" dir
-  # Nothing is listed that never ends when it is read.
+  # Listing the volume shows no virtual file that never ends.
   same "files" "$(within one 'find /data -type f | xargs md5sum | wc -l')" 1
 }
 
@@ -39,12 +39,12 @@ a_volume_grows_while_a_pod_uses_it() {
   within user 'dd if=/dev/zero of=/data/f bs=1M count=20'
 }
 
-only_one_pod_has_a_claim_that_says_so() {
+a_read_write_once_pod_claim_has_only_one_pod() {
   claim alone 10Mi ReadWriteOncePod
   pod first alone
   ready first
   pod second alone
-  told second "ReadWriteOncePod"
+  expect_event second "ReadWriteOncePod"
   k delete pod first --wait >/dev/null
   ready second
 }

@@ -1,15 +1,15 @@
-{{/* Name of all objects. */}}
+{{/* The name of all objects. */}}
 {{- define "jfs-csi.name" -}}
 {{- .Values.nameOverride | default "jfs-csi" | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* What pods are selected by; never changes. Takes a dict of root and component. */}}
+{{/* The selector of pods; never changes. Takes a dict of root and component. */}}
 {{- define "jfs-csi.selector" -}}
 app.kubernetes.io/name: {{ include "jfs-csi.name" .root }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* Labels of an object that belongs to no component. */}}
+{{/* Labels of objects that belong to no component. */}}
 {{- define "jfs-csi.labels" -}}
 app.kubernetes.io/name: {{ include "jfs-csi.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -22,17 +22,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ include "jfs-csi.reference" (merge (dict "tag" (.Values.image.tag | default .Chart.AppVersion)) .Values.image) }}
 {{- end -}}
 
-{{/* By its digest if it has one. Takes an image of the values. */}}
+{{/* The reference of an image, by digest if it has one. Takes an image of the values. */}}
 {{- define "jfs-csi.reference" -}}
 {{ .repository }}{{ if get . "digest" }}@{{ .digest }}{{ else }}:{{ .tag }}{{ end }}
 {{- end -}}
 
-{{/* Where kubelet finds the socket. */}}
+{{/* The path of the socket on the host. */}}
 {{- define "jfs-csi.socketDir" -}}
 {{ .Values.kubeletDir }}/plugins/{{ .Values.driverName }}
 {{- end -}}
 
-{{/* What volumes may name beyond the least, as arguments of the driver. */}}
+{{/* The driver's arguments that relax its policy. */}}
 {{- define "jfs-csi.allowed" -}}
 {{- with .Values.allow -}}
 {{- if .localStorage }}
@@ -62,7 +62,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{/* What that needs to be seen by the driver: volumeMounts and volumes. */}}
+{{/* The volumeMounts and volumes that those arguments need. */}}
 {{- define "jfs-csi.allowedMounts" -}}
 {{- with .Values.allow.localStorage }}
 - name: local-storage
@@ -94,7 +94,7 @@ prometheus.io/scrape: "true"
 prometheus.io/port: {{ .Values.metrics.port | quote }}
 {{- end -}}
 
-{{/* What no sidecar and no controller needs. */}}
+{{/* The security context of sidecars and the controller. */}}
 {{- define "jfs-csi.confined" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -133,7 +133,7 @@ capabilities:
     {{- include "jfs-csi.tokenMount" . | nindent 4 }}
 {{- end -}}
 
-{{/* Where a container that asks the Kubernetes API finds who it is. */}}
+{{/* Mounts the service account of a container that uses the Kubernetes API. */}}
 {{- define "jfs-csi.tokenMount" -}}
 - name: token
   mountPath: /var/run/secrets/kubernetes.io/serviceaccount

@@ -7,10 +7,10 @@ use crate::csi::proto::csi::VolumeCapability;
 use crate::csi::proto::csi::volume_capability::MountVolume;
 use crate::policy::Flags;
 
-/// Stands in every value that is secret, and in no message.
+/// Part of every secret value, and of no message.
 const CANARY: &str = "Canary-7F";
 
-/// Every key of a Secret, and one that is none.
+/// Every key of a Secret, and an unknown one.
 const KEYS: &[&str] = &[
     "name",
     "metaurl",
@@ -35,7 +35,7 @@ const KEYS: &[&str] = &[
     "colour",
 ];
 
-/// What options and attributes begin with.
+/// Prefixes of options.
 const WORDS: &[&str] = &[
     "cache-size=",
     "subdir=",
@@ -78,7 +78,7 @@ fn secret(more: &[(&str, &str)]) -> HashMap<String, String> {
     pairs.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Anything, and what looks like what is expected.
+/// Arbitrary text, and text that resembles valid values.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         "\\PC{0,40}",
@@ -124,9 +124,9 @@ proptest! {
                 prop_assert!(key == "name" || !shown.contains(CANARY), "{shown}");
             }
             Err(error) => {
-                let told = error.to_string();
-                prop_assert!(told.contains(key), "{key}: {told}");
-                prop_assert!(!told.contains(CANARY), "{told}");
+                let message = error.to_string();
+                prop_assert!(message.contains(key), "{key}: {message}");
+                prop_assert!(!message.contains(CANARY), "{message}");
             }
         }
     }
@@ -138,21 +138,21 @@ proptest! {
     ) {
         let context = context.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         let flags = flags.into_iter().map(|(word, text)| format!("{word}{text}")).collect();
-        if let Ok((wanted, _)) = super::wanted(&request(context, flags), &policy()) {
-            let mut parts = wanted.path.split('/');
-            prop_assert!(parts.all(|part| part != ".."), "{}", wanted.path);
+        if let Ok((publish, _)) = super::publish_request(&request(context, flags), &policy()) {
+            let mut parts = publish.path.split('/');
+            prop_assert!(parts.all(|part| part != ".."), "{}", publish.path);
             let reserved = [".jfs-csi", ".snapshots", ".trash"];
-            let top = wanted.path.split('/').find(|part| !part.is_empty());
-            prop_assert!(top.is_none_or(|top| !reserved.contains(&top)), "{}", wanted.path);
-            prop_assert!(wanted.args.cache.cache_dir.is_none());
-            prop_assert!(wanted.args.fuse.options.more.iter().all(|one| one != "suid" && one != "dev"));
-            prop_assert!(!wanted.ephemeral);
+            let top = publish.path.split('/').find(|part| !part.is_empty());
+            prop_assert!(top.is_none_or(|top| !reserved.contains(&top)), "{}", publish.path);
+            prop_assert!(publish.args.cache.cache_dir.is_none());
+            prop_assert!(publish.args.fuse.options.more.iter().all(|one| one != "suid" && one != "dev"));
+            prop_assert!(!publish.ephemeral);
         }
     }
 }
 
 #[test]
-fn kubelet_marks_an_inline_volume_and_names_it() {
+fn inline_volumes_are_recognised_by_the_form_of_their_id() {
     assert!(is_inline(&format!("csi-{}", "0a".repeat(32))));
     for other in ["csi-1234", "pvc-1", &format!("csi-{}", "zz".repeat(32))] {
         assert!(!is_inline(other), "{other}");

@@ -24,7 +24,7 @@ use store::TikvStore;
 use super::Env;
 use super::kv::{KvEngine, KvStore};
 use crate::error::{Error, Result};
-use crate::policy::{Opened, Policy};
+use crate::policy::{OpenedFile, Policy};
 
 /// For PD to be found and to answer.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -73,7 +73,7 @@ async fn open_under(url: &str, env: Env<'_>, policy: &Arc<Policy>) -> Result<Arc
 }
 
 async fn may_connect(address: &Address, policy: &Policy) -> Result<()> {
-    if !policy.restricts() {
+    if !policy.is_restricted() {
         return Ok(());
     }
     for pd in &address.pds {
@@ -88,7 +88,7 @@ async fn may_connect(address: &Address, policy: &Policy) -> Result<()> {
 
 /// Opens the files, and has the library read what was opened. It reads them again for each
 /// connection, and would say of a bad one that no server answers.
-fn open_files(files: &mut TlsFiles, place: &str, policy: &Policy) -> Result<Vec<Opened>> {
+fn open_files(files: &mut TlsFiles, place: &str, policy: &Policy) -> Result<Vec<OpenedFile>> {
     let mut all = Vec::new();
     let each = [("ca", &mut files.ca), ("cert", &mut files.cert), ("key", &mut files.key)];
     for (option, path) in each {

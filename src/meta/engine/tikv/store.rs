@@ -18,7 +18,7 @@ use super::txn::TikvTxn;
 use crate::error::Result;
 use crate::meta::engine::kv::{KvStore, KvTxn, Pair, Scan, StoreTraits};
 use crate::outage::{METADATA, Outage};
-use crate::policy::Opened;
+use crate::policy::OpenedFile;
 
 /// Keys deleted by one transaction when a volume is wiped.
 const DELETES: usize = 2000;
@@ -35,7 +35,7 @@ pub(super) struct Cluster {
     pub address: Address,
     pub phases: Phases,
     /// What the library reads again for each connection.
-    _files: Vec<Opened>,
+    _files: Vec<OpenedFile>,
     pub outage: Outage,
 }
 
@@ -168,7 +168,7 @@ pub(super) fn page(limit: usize, have: usize, patience: &Patience<'_>) -> u32 {
 }
 
 impl TikvStore {
-    pub fn new(client: TransactionClient, address: Address, files: Vec<Opened>) -> Self {
+    pub fn new(client: TransactionClient, address: Address, files: Vec<OpenedFile>) -> Self {
         let (phases, outage) = (Phases::new(), Outage::new(METADATA));
         Self { cluster: Arc::new(Cluster { client, address, phases, outage, _files: files }) }
     }

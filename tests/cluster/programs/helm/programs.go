@@ -1,6 +1,6 @@
 //go:build tools
 
-// Package programs names Helm, so that go.mod holds the exact version of every module that it needs.
+// Package programs names Helm, so that go.mod pins the exact version of every module that it needs.
 package programs
 
 import _ "helm.sh/helm/v3/cmd/helm"

@@ -1,7 +1,7 @@
 //go:build tools
 
-// Package programs names what a one-node cluster runs, so that go.mod holds the exact version of
-// every module that it needs.
+// Package programs names what a one-node cluster runs, so that go.mod pins the exact version of every module
+// that it needs.
 package programs
 
 import (

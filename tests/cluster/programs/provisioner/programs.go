@@ -1,6 +1,6 @@
 //go:build tools
 
-// Package programs names the provisioner, so that go.mod holds the exact version of every module that it
+// Package programs names the provisioner, so that go.mod pins the exact version of every module that it
 // needs.
 package programs
 

@@ -1,7 +1,7 @@
 //go:build tools
 
-// Package programs names the sidecars, so that go.mod holds the exact version of every module that they
-// need. The provisioner has a module of its own: it needs other versions.
+// Package programs names the sidecars, so that go.mod pins the exact version of every module that they
+// need. The provisioner has a separate module: it needs other versions.
 package programs
 
 import (

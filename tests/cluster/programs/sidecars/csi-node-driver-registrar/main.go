@@ -1,5 +1,5 @@
-// A stand-in for csi-node-driver-registrar, whose module no proxy serves: asks the driver for its name, and
-// tells it to kubelet.
+// A replacement for csi-node-driver-registrar, whose module no proxy serves: it asks the driver for its name, and
+// registers it with kubelet.
 package main
 
 import (
@@ -38,7 +38,7 @@ func (s server) NotifyRegistrationStatus(_ context.Context, status *registration
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
-// name waits for the driver and asks it who it is.
+// name waits for the driver and asks for its name.
 func name(address string) string {
 	connection, err := grpc.NewClient("unix://"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -1,0 +1,105 @@
+//! The unix sockets that kubelet and the sidecars connect to.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use futures::stream::{self, Stream};
+use tokio::net::UnixListener;
+
+use super::authority::AnyAuthority;
+use crate::error::{Error, Result};
+
+/// A listening socket. Its file is removed when it is dropped.
+pub struct Socket {
+    path: PathBuf,
+    listener: UnixListener,
+}
+
+impl Socket {
+    /// Listens at a path. Replaces the socket of a dead process, and refuses that of a running one.
+    pub fn listen(path: &Path) -> Result<Self> {
+        let fail = |what: String| Error::bad_input(format!("socket {}: {what}", path.display()));
+        let failed = |error: io::Error| fail(error.to_string());
+        match std::fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(fail("the path exists and is not a socket".to_owned()));
+            }
+            Ok(_) if UnixStream::connect(path).is_ok() => {
+                return Err(fail("another process is listening on it".to_owned()));
+            }
+            Ok(_) => std::fs::remove_file(path).map_err(failed)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if let Some(dir) = path.parent() {
+                    std::fs::create_dir_all(dir).map_err(failed)?;
+                }
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        // Only root may call the driver.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), listener })
+    }
+
+    /// Returns a stream of incoming connections.
+    pub fn incoming(&self) -> impl Stream<Item = io::Result<AnyAuthority>> + '_ {
+        stream::unfold((), |()| async {
+            let accepted = self.listener.accept().await;
+            Some((accepted.map(|(stream, _)| AnyAuthority::new(stream)), ()))
+        })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // It may have been removed already.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Returns the path of `unix:///path`, or the path itself.
+pub fn parse_endpoint(text: &str) -> Result<PathBuf> {
+    let path = match text.split_once(':') {
+        Some(("unix", rest)) => rest.strip_prefix("//").unwrap_or(rest),
+        _ => text,
+    };
+    if path.starts_with('/') {
+        return Ok(path.into());
+    }
+    Err(Error::bad_input(format!("endpoint {text:?} is not unix:///path/of/a.sock")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_a_socket_path() {
+        for text in ["unix:///csi/csi.sock", "unix:/csi/csi.sock", "/csi/csi.sock"] {
+            assert_eq!(parse_endpoint(text).unwrap(), Path::new("/csi/csi.sock"));
+        }
+        for text in ["tcp://host:1", "csi.sock", "", "unix://csi.sock"] {
+            assert!(parse_endpoint(text).is_err(), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_socket_of_a_dead_process_is_replaced_and_that_of_a_running_one_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/csi.sock");
+        let first = Socket::listen(&path).unwrap();
+        let error = Socket::listen(&path).err().unwrap().to_string();
+        assert!(error.contains("another process"), "{error}");
+        drop(first);
+        assert!(!path.exists());
+        // A socket file without a listener.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        drop(Socket::listen(&path).unwrap());
+        std::fs::write(&path, "text").unwrap();
+        assert!(Socket::listen(&path).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"text");
+    }
+}
