@@ -61,7 +61,7 @@ impl Inner {
         Record {
             volume: id.to_string(),
             point,
-            session: self.session.as_ref().map_or(0, |session| session.meta().facts().sid().0),
+            session: self.session.as_ref().map_or(0, |session| session.meta().context().sid().0),
             ephemeral: self.ephemeral,
             targets: self.targets.clone(),
         }

@@ -108,8 +108,8 @@ impl Session {
     /// Gives the volume to the group of a pod, with all that is in it, if its root is not the group's yet.
     pub async fn give_to(&self, group: u32) -> Result<()> {
         let (meta, progress) = (self.meta(), Progress::default());
-        if !meta.facts().options.read_only
-            && meta.give_to_group(self.root(), group, &progress).await?
+        if !meta.context().options.read_only
+            && meta.change_group_recursively(self.root(), group, &progress).await?
         {
             info!(group, nodes = progress.done(), at = %self.point().display(), "given to a group");
         }
@@ -176,7 +176,7 @@ async fn mount(
     let args = &wanted.args;
     let meta = lease.volume.meta();
     let root = prepare(meta, wanted).await?;
-    let setting = meta.facts().setting();
+    let setting = meta.context().setting();
     let registry = registry(wanted, &setting.name)?;
     let abnormal = abnormal(&registry)?;
     let vfs = args.fuse.vfs(&args.meta_cache, args.cache.max_readahead);
@@ -211,7 +211,7 @@ async fn mount(
 
 /// The directory that becomes the root: there, and limited.
 async fn prepare(meta: &Meta, wanted: &Wanted) -> Result<Ino> {
-    let read_only = meta.facts().options.read_only;
+    let read_only = meta.context().options.read_only;
     let root = match meta.resolve(&wanted.path).await {
         Ok((root, attr)) if attr.is_dir() => root,
         Ok(_) => return Err(Error::Refused(format!("{:?} is not a directory", wanted.path))),

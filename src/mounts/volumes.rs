@@ -135,7 +135,7 @@ impl Volumes {
         meta: Arc<Meta>,
         cache: Option<Arc<Cache>>,
     ) -> Result<Arc<Volume>> {
-        let setting = meta.facts().setting();
+        let setting = meta.context().setting();
         let storage = args.storage.overrides(&setting, access.overrides()).map_err(in_words)?;
         let buffer = usize::try_from(args.cache.buffer()).unwrap_or(usize::MAX);
         let options = VolumeOptions {
@@ -178,7 +178,7 @@ impl Volumes {
 }
 
 async fn close_meta(meta: Arc<Meta>) {
-    let name = meta.facts().setting().name.clone();
+    let name = meta.context().setting().name.clone();
     match meta.close().await {
         Ok(()) => info!(volume = name, "closed"),
         Err(error) => warn!(volume = name, %error, "was not closed in good order"),

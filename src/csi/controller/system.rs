@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use crate::csi::records::{self, HOME};
 use crate::error::{Error, Result};
+use crate::meta::RenameMode;
 use crate::meta::client::{Progress, Removal};
-use crate::meta::op::rename::RenameMode;
 use crate::meta::{Caller, Ino, Meta, Name, Options, Registration};
 use crate::mounts::access::Access;
 use crate::volume::{Volume, VolumeOptions};
@@ -68,7 +68,7 @@ impl System {
 
     /// Closes it; removals are left off, and taken up by whoever opens it next.
     pub async fn close(&self) {
-        self.sweep.give_up();
+        self.sweep.cancel();
         let closed = match self.data.get() {
             Some(data) => data.close(false).await,
             None => self.meta.close().await,
@@ -158,7 +158,7 @@ impl System {
         let before = self.sweep.done();
         let how = Removal { keeps_going: true, ..Removal::default() };
         let tree = (deleting, name);
-        self.meta.remove_tree_as(&Caller::root(), tree, how, &self.sweep).await?;
+        self.meta.remove_tree_with(&Caller::root(), tree, how, &self.sweep).await?;
         // Objects go after the metadata that names them.
         self.meta.idle().await;
         let (volume, entries) = (self.access.name(), self.sweep.done() - before);

@@ -223,7 +223,7 @@ impl Node for NodeService {
             return Err(Status::not_found(format!("volume {volume} is not published there")));
         }
         if let Some(meta) = self.mounts.meta(&volume).await
-            && !matches!(timeout(LOOK, meta.beat()).await, Ok(Ok(())))
+            && !matches!(timeout(LOOK, meta.heartbeat()).await, Ok(Ok(())))
         {
             info!(%volume, "its new size is seen with the next heartbeat");
         }

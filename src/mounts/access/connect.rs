@@ -54,7 +54,7 @@ impl Access {
             return Err(Error::Refused(format!("{} holds no volume", self.place())));
         };
         self.check(&found)?;
-        if found.uuid != meta.facts().setting().uuid {
+        if found.uuid != meta.context().setting().uuid {
             return Err(Error::Refused(format!(
                 "{} holds another file system than the one that is published",
                 self.place()
@@ -73,7 +73,7 @@ impl Access {
     /// Brings the stored keys up to date, if the Secret has others; whoever follows the setting of
     /// this client is told. Answers whether something has changed.
     pub async fn update(&self, meta: &Meta) -> Result<bool> {
-        if meta.facts().options.read_only {
+        if meta.context().options.read_only {
             return Ok(false);
         }
         let Some(setting) = meta.stored_setting().await? else {
