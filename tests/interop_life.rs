@@ -7,8 +7,8 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jfs::meta::op::rename::RenameMode;
-use jfs::meta::op::setattr::AttrSet;
+use jfs::meta::AttrSet;
+use jfs::meta::RenameMode;
 use jfs::meta::record::secret::Secret;
 use jfs::meta::record::version::CLIENT_VERSION;
 use jfs::meta::record::{FileKind, QuotaKey, Setting};
@@ -109,7 +109,7 @@ async fn a_volume_we_format_is_one_for_the_go_client(store: Store) {
 async fn a_volume_it_formats_is_one_for_us(store: Store) {
     let peer = block_in_place(|| Peer::format(store.url(), &["--trash-days", "3"]));
     let meta = store.start().await;
-    assert_eq!(meta.facts().setting().trash_days, 3);
+    assert_eq!(meta.context().setting().trash_days, 3);
     mkdir(&meta, ROOT, "d").await;
     // What it wrote, we write again byte for byte.
     let raw = meta.engine().load_setting().await.unwrap().unwrap();
@@ -141,7 +141,7 @@ async fn leave_behind(meta: &Arc<Meta>) -> Ino {
     let ino = made.unwrap().0;
     meta.unlink_with(&root, ROOT, &name("open"), true).await.unwrap();
     meta.flush().await.unwrap();
-    meta.engine().extend_session(meta.facts().sid(), 1).await.unwrap();
+    meta.engine().extend_session(meta.context().sid(), 1).await.unwrap();
     ino
 }
 
@@ -194,9 +194,9 @@ async fn a_setting_it_changes_reaches_us(store: Store) {
     let meta = store.start().await;
     let changes = meta.setting_changes();
     block_in_place(|| peer.run("config", &["--inodes", "1000", "--yes"])).ok();
-    meta.beat().await.unwrap();
+    meta.heartbeat().await.unwrap();
     assert!(changes.has_changed().unwrap());
-    assert_eq!(meta.facts().setting().inodes, 1000);
+    assert_eq!(meta.context().setting().inodes, 1000);
     meta.close().await.unwrap();
 }
 
@@ -293,7 +293,7 @@ async fn a_quota_it_sets_is_a_quota_for_us(store: Store) {
     create(&meta, &Caller::root(), dir, "f").await;
     meta.flush().await.unwrap();
     block_in_place(|| peer.quota("set", &["--path", "/d", "--inodes", "3"])).ok();
-    meta.beat().await.unwrap();
+    meta.heartbeat().await.unwrap();
     create(&meta, &Caller::root(), dir, "g").await;
     create(&meta, &Caller::root(), dir, "h").await;
     let node = NodeKind { kind: FileKind::File, rdev: 0 };

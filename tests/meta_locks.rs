@@ -96,7 +96,7 @@ async fn plocks(meta: &Meta) -> Vec<Plock> {
 /// The ranges of one owner, as (kind, start, end).
 async fn ranges(meta: &Meta, owner: LockOwner) -> Vec<(LockKind, u64, u64)> {
     let locks = plocks(meta).await;
-    let own = locks.into_iter().filter(|lock| lock.sid == meta.facts().sid());
+    let own = locks.into_iter().filter(|lock| lock.sid == meta.context().sid());
     own.filter(|lock| lock.owner == owner)
         .flat_map(|lock| lock.ranges)
         .map(|range| (range.kind, range.start, range.end))
@@ -129,7 +129,7 @@ async fn a_writer_excludes_every_other_owner(volume: Volume) {
 
 async fn a_flock_changes_its_kind_in_place(volume: Volume) {
     let meta = volume.client().await;
-    let sid = meta.facts().sid();
+    let sid = meta.context().sid();
     for kind in [Read, Write, Write, Read, Read] {
         flock(&meta, ONE, kind).await.unwrap();
         assert_eq!(flocks(&meta).await, [Flock { sid, owner: ONE, kind }]);
@@ -163,7 +163,7 @@ async fn the_last_release_removes_the_record(volume: Volume) {
     unflock(&meta, TWO).await;
     unflock(&meta, TWO).await;
     assert!(flocks(&meta).await.is_empty());
-    let sid = meta.facts().sid();
+    let sid = meta.context().sid();
     assert!(meta.engine().locks_of(sid).await.unwrap().is_empty());
 }
 
@@ -240,7 +240,7 @@ async fn releasing_everything_removes_the_record(volume: Volume) {
     assert_eq!(ranges(&meta, ONE).await, [(Read, 20, 29)]);
     unplock(&meta, ONE, 0, END).await;
     assert!(plocks(&meta).await.is_empty());
-    let sid = meta.facts().sid();
+    let sid = meta.context().sid();
     assert!(meta.engine().locks_of(sid).await.unwrap().is_empty());
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
-use jfs::meta::op::rename::RenameMode;
-use jfs::meta::op::setattr::AttrSet;
+use jfs::meta::AttrSet;
+use jfs::meta::RenameMode;
 use jfs::meta::record::Slice;
 use jfs::meta::{Caller, Ino, Meta, Name, Timestamp};
 

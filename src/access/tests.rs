@@ -103,7 +103,7 @@ async fn a_file_system_is_formatted_once_and_format_options_win() {
     let (folder, url) = (tempfile::tempdir().unwrap(), address());
     let bucket = folder.path().to_str().unwrap();
     let meta = formatted(&url, bucket).await;
-    let setting = meta.facts().setting();
+    let setting = meta.context().setting();
     assert_eq!((setting.block_size, setting.trash_days), (1024, 0));
 
     let other = access(&[
@@ -115,7 +115,7 @@ async fn a_file_system_is_formatted_once_and_format_options_win() {
     ])
     .unwrap();
     let again = other.connect(Options::default()).await.unwrap();
-    assert_eq!(*again.facts().setting(), *setting);
+    assert_eq!(*again.context().setting(), *setting);
 }
 
 #[tokio::test]

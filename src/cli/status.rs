@@ -85,7 +85,7 @@ impl Status {
     }
 
     async fn volume(&self, meta: &Meta) -> anyhow::Result<Value> {
-        let setting = meta.facts().setting().without_secrets();
+        let setting = meta.context().setting().without_secrets();
         let mut sessions = Vec::new();
         for stored in meta.engine().sessions().await? {
             sessions.push(describe(&stored));

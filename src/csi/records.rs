@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::meta::op::rename::RenameMode;
+use crate::meta::RenameMode;
 use crate::meta::record::FileKind;
 use crate::meta::{Caller, Ino, Meta, Name, Timestamp};
 

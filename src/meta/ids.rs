@@ -1,4 +1,4 @@
-//! Identities: inode, slice, session, lock owner, entry name.
+//! Identities: inode, session, lock owner, entry name, caller.
 
 use std::fmt;
 
@@ -11,18 +11,19 @@ use crate::error::{Error, Result};
 pub struct Ino(pub u64);
 
 impl Ino {
-    /// Stands for "see the parent records" in an attr, and for the true root in requests.
+    /// In an attr: see the parent records. In requests: the root of the volume.
     pub const NONE: Ino = Ino(0);
     pub const ROOT: Ino = Ino(1);
-    /// The trash directory; it has an attr but no entry. Every hour directory lies above it.
+    /// The trash directory; it has an attr but no entry. The inode numbers of hour directories are
+    /// above it.
     pub const TRASH: Ino = Ino(0x7FFF_FFFF_1000_0000);
 
-    /// The trash directory itself, or an hour directory in it.
+    /// Whether this is the trash directory or an hour directory in it.
     pub fn is_trash(self) -> bool {
         self >= Self::TRASH
     }
 
-    /// An hour directory of the trash.
+    /// Whether this is an hour directory of the trash.
     pub fn is_sub_trash(self) -> bool {
         self > Self::TRASH
     }
@@ -44,35 +45,35 @@ impl fmt::Display for Sid {
     }
 }
 
-/// Who holds a lock, within one session.
+/// The owner of a lock, within one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockOwner(pub u64);
 
 /// The name of an entry: 1 to 255 bytes, no `/`, no NUL, not `.` or `..`.
 ///
-/// Whoever brings a name in from outside, be it the kernel, a request, a tool or a store, makes it
-/// with [`Name::new`]; what stands for a directory itself or for the one above never becomes a name.
+/// Names from outside, such as the kernel, a request, a tool or a store, must be created with
+/// [`Name::new`], so that `.` and `..` never become entry names.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Bytes);
 
 impl Name {
     pub const MAX: usize = 255;
 
-    /// A name that may be one of an entry.
+    /// Checks the bytes and copies them.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self> {
         let bytes = bytes.as_ref();
         Self::check(bytes)?;
         Ok(Self(Bytes::copy_from_slice(bytes)))
     }
 
-    /// As [`Name::new`], for bytes that need not be copied.
+    /// As [`Name::new`], without a copy.
     pub fn from_bytes(bytes: Bytes) -> Result<Self> {
         Self::check(&bytes)?;
         Ok(Self(bytes))
     }
 
-    /// Bytes that go by a rule of their own: names of extended attributes, names that are composed
-    /// of checked ones, and stored names that are none and are to be removed.
+    /// Creates a name without checks: for names of extended attributes, names composed of checked
+    /// ones, and invalid stored names that are to be removed.
     pub(crate) fn unchecked(bytes: impl Into<Bytes>) -> Self {
         Self(bytes.into())
     }
@@ -109,12 +110,43 @@ impl fmt::Debug for Name {
     }
 }
 
+/// The identity that a request runs as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    pub uid: u32,
+    pub gid: u32,
+    /// Supplementary groups; only filled when this client checks permissions.
+    pub gids: Vec<u32>,
+    pub pid: u32,
+    /// Whether this client checks permissions; otherwise the kernel has done so.
+    pub check: bool,
+}
+
+impl Caller {
+    /// Root; nothing is checked.
+    pub fn root() -> Self {
+        Self { uid: 0, gid: 0, gids: Vec::new(), pid: std::process::id(), check: false }
+    }
+
+    pub fn user(uid: u32, gid: u32) -> Self {
+        Self { uid, gid, gids: Vec::new(), pid: std::process::id(), check: false }
+    }
+
+    pub fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.gids.contains(&gid)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn invalid_names_are_refused() {
         for bytes in [&b""[..], b".", b"..", b"/", b"a/b", b"../x", b"a\0b", b"\0"] {
             assert!(matches!(Name::new(bytes), Err(Error::Invalid)), "{bytes:?}");
             assert!(Name::from_bytes(Bytes::from_static(bytes)).is_err(), "{bytes:?}");

@@ -1,14 +1,16 @@
-//! Plans: what an operation wants changed, and what follows once it is.
+//! Plans: the changes that an operation wants committed, and their effects on this client.
 
 use std::collections::BTreeMap;
 
 use super::engine::Change;
-use super::record::{Attr, DirStat, Entry, FileKind, SliceSize};
-use super::{Ino, Name, Timestamp};
+use super::record::changelog::{LogLine, LogOp};
+use super::record::{Attr, DirStat, Entry, FileKind};
+use super::{Ino, MetaTxn, Name, Timestamp};
 
-/// The outcome of planning: changes to commit, effects of the commit, and the answer.
+/// The outcome of planning: changes to commit, effects of the commit, and the operation's output.
 ///
-/// Planning has no side effects, so an operation can be planned any number of times.
+/// An operation can be planned any number of times: planning changes nothing in the store, and
+/// nothing in this client except that it fills caches and draws numbers for change log lines.
 #[derive(Debug)]
 pub struct Plan<T> {
     pub changes: Vec<Change>,
@@ -16,26 +18,41 @@ pub struct Plan<T> {
     pub output: T,
 }
 
-/// Bookkeeping that happens once, after the commit.
+/// What this client updates once the commit has taken effect.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Usage that a directory's direct entries gained or lost; also charged to the quotas of the
     /// directory and its ancestors.
     pub dirs: Vec<(Ino, DirStat)>,
-    /// Usage of dir quotas only: for subtrees that move, where dir stats see one entry.
-    pub quotas: Vec<(Ino, i64, i64)>,
-    /// Usage by owner: uid, gid, space, inodes.
-    pub owners: Vec<(u32, u32, i64, i64)>,
-    /// Files whose data can go now.
-    pub deleted: Vec<(Ino, u64)>,
-    /// Slices without references whose objects can go now.
-    pub dead: Vec<SliceSize>,
-    /// Nodes whose content or attr changed: what caches know of them is void.
-    pub stale: Vec<Ino>,
-    /// Directories that moved: what is cached about their parent is void.
-    pub moved: Vec<Ino>,
-    /// Directories that were empty and are gone.
-    pub gone: Vec<Ino>,
+    /// Usage that is charged to directory quotas only: of subtrees that move, which the dir stats
+    /// count as one entry.
+    pub subtrees: Vec<SubtreeUsage>,
+    pub owners: Vec<OwnerUsage>,
+    /// Files whose data can be deleted now, with their lengths.
+    pub deleted_files: Vec<(Ino, u64)>,
+    /// Nodes whose content or attr changed: cached copies are invalid.
+    pub changed_nodes: Vec<Ino>,
+    /// Directories that moved: their cached parents are invalid.
+    pub moved_dirs: Vec<Ino>,
+    /// Directories that were empty and have been removed.
+    pub removed_dirs: Vec<Ino>,
+}
+
+/// Usage below a directory.
+#[derive(Debug, Clone, Copy)]
+pub struct SubtreeUsage {
+    pub dir: Ino,
+    pub space: i64,
+    pub inodes: i64,
+}
+
+/// Usage of a user and a group.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnerUsage {
+    pub uid: u32,
+    pub gid: u32,
+    pub space: i64,
+    pub inodes: i64,
 }
 
 impl Plan<()> {
@@ -52,11 +69,11 @@ impl Default for Plan<()> {
 
 impl<T> Plan<T> {
     /// A plan that changes nothing.
-    pub fn answer(output: T) -> Self {
-        Plan::new().with(output)
+    pub fn unchanged(output: T) -> Self {
+        Plan::new().with_output(output)
     }
 
-    pub fn with<U>(self, output: U) -> Plan<U> {
+    pub fn with_output<U>(self, output: U) -> Plan<U> {
         Plan { changes: self.changes, effects: self.effects, output }
     }
 
@@ -65,7 +82,7 @@ impl<T> Plan<T> {
     }
 
     pub fn put_attr(&mut self, ino: Ino, attr: &Attr) {
-        self.effects.stale.push(ino);
+        self.effects.changed_nodes.push(ino);
         self.changes.push(Change::PutAttr(ino, attr.clone()));
     }
 
@@ -77,29 +94,29 @@ impl<T> Plan<T> {
         self.changes.push(Change::RemoveEntry(dir, name.clone()));
     }
 
-    /// Volume usage.
-    pub fn use_space(&mut self, space: i64, inodes: i64) {
+    /// Changes the usage of the volume.
+    pub fn add_usage(&mut self, space: i64, inodes: i64) {
         if space != 0 || inodes != 0 {
             self.changes.push(Change::AddUsage { space, inodes });
         }
     }
 
-    /// Usage of a directory's direct entries, and of the quotas above it.
-    pub fn use_dir(&mut self, dir: Ino, length: i64, space: i64, inodes: i64) {
+    /// Changes the usage of a directory's direct entries, and of the quotas above it.
+    pub fn add_dir_usage(&mut self, dir: Ino, length: i64, space: i64, inodes: i64) {
         let stat = DirStat { length, space, inodes };
         if !stat.is_zero() {
             self.effects.dirs.push((dir, stat));
         }
     }
 
-    pub fn use_owner(&mut self, uid: u32, gid: u32, space: i64, inodes: i64) {
+    pub fn add_owner_usage(&mut self, uid: u32, gid: u32, space: i64, inodes: i64) {
         if space != 0 || inodes != 0 {
-            self.effects.owners.push((uid, gid, space, inodes));
+            self.effects.owners.push(OwnerUsage { uid, gid, space, inodes });
         }
     }
 
-    /// Adds up the usage of many nodes: of the volume, and of each directory and owner.
-    pub fn add_up(&mut self) {
+    /// Merges usage changes, so that the volume, each directory and each owner has one.
+    pub fn merge_usage(&mut self) {
         let (mut space, mut inodes) = (0, 0);
         self.changes.retain(|change| match change {
             Change::AddUsage { space: by, inodes: count } => {
@@ -108,26 +125,49 @@ impl<T> Plan<T> {
             }
             _ => true,
         });
-        self.use_space(space, inodes);
+        self.add_usage(space, inodes);
         let mut dirs: BTreeMap<Ino, DirStat> = BTreeMap::new();
         for (dir, stat) in self.effects.dirs.drain(..) {
             *dirs.entry(dir).or_default() += stat;
         }
         self.effects.dirs.extend(dirs);
         let mut owners: BTreeMap<(u32, u32), (i64, i64)> = BTreeMap::new();
-        for (uid, gid, space, inodes) in self.effects.owners.drain(..) {
+        for OwnerUsage { uid, gid, space, inodes } in self.effects.owners.drain(..) {
             let owner = owners.entry((uid, gid)).or_default();
             *owner = (owner.0 + space, owner.1 + inodes);
         }
-        let owners = owners.into_iter();
-        self.effects
-            .owners
-            .extend(owners.map(|((uid, gid), (space, inodes))| (uid, gid, space, inodes)));
+        for ((uid, gid), (space, inodes)) in owners {
+            self.add_owner_usage(uid, gid, space, inodes);
+        }
     }
 
-    /// A directory whose entries change: its link count, and its mtime and ctime if `at` is given.
-    pub fn touch(&mut self, ino: Ino, links: i64, at: Option<Timestamp>) {
-        self.effects.stale.push(ino);
+    /// Updates a directory whose entries change: its link count, and its mtime and ctime if `at` is
+    /// given.
+    pub fn touch_dir(&mut self, ino: Ino, links: i64, at: Option<Timestamp>) {
+        self.effects.changed_nodes.push(ino);
         self.changes.push(Change::TouchDir { ino, links, at });
+    }
+
+    /// Touches a directory if its link count changes or its times are older than
+    /// [`Options::skip_dir_mtime`]: a busy directory would otherwise be written with every entry.
+    /// Returns whether it was touched.
+    ///
+    /// [`Options::skip_dir_mtime`]: super::Options::skip_dir_mtime
+    pub fn touch_dir_if_due(&mut self, tx: &MetaTxn<'_>, ino: Ino, dir: &Attr, links: i64) -> bool {
+        let pause = tx.context().options.skip_dir_mtime.as_nanos().cast_signed();
+        let is_due = links != 0 || tx.now().nanos_since(dir.mtime) >= pause;
+        if is_due {
+            self.touch_dir(ino, links, Some(tx.now()));
+        }
+        is_due
+    }
+
+    /// Adds a line to the change log, if the volume keeps one.
+    pub fn log(&mut self, tx: &MetaTxn<'_>, op: LogOp<'_>) {
+        let context = tx.context();
+        if context.setting().change_log {
+            let line = LogLine { at: tx.now(), op };
+            self.push(Change::Log(line.render(context.sid(), context.next_log_number())));
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Points in time as attrs store them.
+//! Timestamps as attrs store them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

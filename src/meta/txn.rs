@@ -1,104 +1,106 @@
-//! Typed, remembered, guarded reads for planning.
+//! The transaction that operations plan with: typed, cached, guarded reads.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use super::client::Facts;
+use super::context::Context;
 use super::engine::{Change, CommitError, Found, Key, Record, Txn};
 use super::record::{AclRule, Attr, Entry, Flock, Plock, Slice, SliceSize};
 use super::{Ino, Name, Sid, SliceId, Timestamp};
 use crate::error::{Error, Result};
 
-/// What an operation plans with. Every read is a guard, and is read from the store once.
+/// One attempt to plan and commit an operation. Each record is read from the store once, and every
+/// read is a guard: the commit fails if the record has changed since.
 pub struct MetaTxn<'a> {
     raw: Box<dyn Txn>,
-    facts: &'a Facts,
-    seen: HashMap<Key, Record>,
+    context: &'a Context,
+    records: HashMap<Key, Record>,
     now: Timestamp,
-    wanted_rule: Option<AclRule>,
-    supposing: Supposing,
+    requested_rule: Option<AclRule>,
+    speculation: Speculation,
 }
 
-/// Whether a plan may rest on what is only supposed.
+/// Whether a plan may use records that this client remembers instead of reading them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Supposing {
-    Never,
+pub(super) enum Speculation {
+    Forbidden,
     Allowed,
-    /// It does: nothing but a commit that goes through proves it.
-    Done,
+    /// The plan uses such records: only a successful commit proves them right.
+    Used,
 }
 
 impl<'a> MetaTxn<'a> {
-    pub fn new(raw: Box<dyn Txn>, facts: &'a Facts) -> Self {
+    pub fn new(raw: Box<dyn Txn>, context: &'a Context) -> Self {
         let now = Timestamp::now();
-        let supposing = Supposing::Never;
-        Self { raw, facts, seen: HashMap::new(), now, wanted_rule: None, supposing }
+        let speculation = Speculation::Forbidden;
+        Self { raw, context, records: HashMap::new(), now, requested_rule: None, speculation }
     }
 
-    /// The time of everything this attempt writes.
+    /// The time that this attempt writes into records.
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// What planning may know besides records.
-    pub fn facts(&self) -> &'a Facts {
-        self.facts
+    /// What the operation may know besides records.
+    pub fn context(&self) -> &'a Context {
+        self.context
     }
 
-    /// Reads all keys at once; the accessors then answer from memory.
+    /// Reads all keys with one request; the accessors then return them from memory.
     pub async fn prefetch(&mut self, keys: &[Key]) -> Result<()> {
         let missing: Vec<Key> =
-            keys.iter().filter(|key| !self.seen.contains_key(key)).cloned().collect();
+            keys.iter().filter(|key| !self.records.contains_key(key)).cloned().collect();
         if missing.is_empty() {
             return Ok(());
         }
         let records = self.raw.read(&missing).await?;
         for (key, record) in missing.into_iter().zip(records) {
-            self.remember(key, record);
+            self.cache(key, record);
         }
         Ok(())
     }
 
-    /// As [`MetaTxn::prefetch`], for a plan that is going to be committed if nodes and names are as
-    /// this client saw them last, and names that it did not see are free. Where the store allows it, that is supposed
-    /// instead of read, which saves a round trip.
-    pub async fn expect(&mut self, keys: &[Key]) -> Result<()> {
-        if self.supposing == Supposing::Allowed
-            && self.seen.is_empty()
+    /// As [`MetaTxn::prefetch`], but where the engine supports it, returns records as this client
+    /// last saw them, and unknown names as free, without reading them. This saves a round trip; the
+    /// commit verifies the records.
+    pub async fn prefetch_speculative(&mut self, keys: &[Key]) -> Result<()> {
+        if self.speculation == Speculation::Allowed
+            && self.records.is_empty()
             && let Some(records) = self.raw.suppose(keys)
         {
-            self.supposing = Supposing::Done;
+            self.speculation = Speculation::Used;
             for (key, record) in keys.iter().zip(records) {
-                self.remember(key.clone(), record);
+                self.cache(key.clone(), record);
             }
             return Ok(());
         }
         self.prefetch(keys).await
     }
 
-    /// Takes names that a listing has told for what the store holds, guarded as if they had been read.
-    /// False if they have to be read.
-    pub fn expect_listed(&mut self, dir: Ino, listed: &[(Name, Entry)]) -> bool {
-        let may = self.supposing != Supposing::Never && self.raw.suppose_listed(dir, listed);
-        if may {
-            self.supposing = Supposing::Done;
+    /// Uses entries of an earlier listing as if they had just been read, with guards. Returns false
+    /// if they must be read.
+    pub fn speculate_entries(&mut self, dir: Ino, listed: &[(Name, Entry)]) -> bool {
+        let accepted =
+            self.speculation != Speculation::Forbidden && self.raw.suppose_listed(dir, listed);
+        if accepted {
+            self.speculation = Speculation::Used;
         }
-        may
+        accepted
     }
 
-    /// Reads all keys at once and remembers none: for many that are looked at once.
+    /// Reads all keys with one request and caches none: for many records that are used once.
     pub async fn read_many(&mut self, keys: &[Key]) -> Result<Vec<Record>> {
         self.raw.read(keys).await
     }
 
-    pub(super) fn allow_supposing(&mut self) {
-        self.supposing = Supposing::Allowed;
+    pub(super) fn allow_speculation(&mut self) {
+        self.speculation = Speculation::Allowed;
     }
 
-    /// Whether the plan rests on anything that was not read.
-    pub(super) fn has_supposed(&self) -> bool {
-        self.supposing == Supposing::Done
+    /// Whether the plan uses records that were not read.
+    pub(super) fn has_speculated(&self) -> bool {
+        self.speculation == Speculation::Used
     }
 
     pub async fn attr(&mut self, ino: Ino) -> Result<Option<Attr>> {
@@ -108,13 +110,13 @@ impl<'a> MetaTxn<'a> {
         }
     }
 
-    /// The attr of a node that must be there.
+    /// The attr of a node that must exist.
     pub async fn node(&mut self, ino: Ino) -> Result<Attr> {
         self.attr(ino).await?.ok_or(Error::NotFound)
     }
 
-    /// The attr of a directory that must be there, as a place: what others put into it or take out
-    /// of it is no conflict, so it must be written by [`super::Plan::touch`] only.
+    /// The attr of a directory that must exist, as the parent of an entry. Entries that others add
+    /// or remove are no conflict, so it must be written by [`super::Plan::touch_dir`] only.
     pub async fn dir(&mut self, ino: Ino) -> Result<Attr> {
         match self.read(Key::Place(ino)).await? {
             Record::Attr(attr) => attr.ok_or(Error::NotFound)?.into_dir(),
@@ -199,7 +201,7 @@ impl<'a> MetaTxn<'a> {
         }
     }
 
-    /// The list of slices that compaction into `id` replaced at `at`; empty if it is gone.
+    /// The slices that compaction into `id` replaced at `at`; empty if the record is gone.
     pub async fn delayed(&mut self, id: SliceId, at: i64) -> Result<Vec<SliceSize>> {
         match self.read(Key::Delayed(id, at)).await? {
             Record::Delayed(slices) => Ok(slices),
@@ -207,8 +209,8 @@ impl<'a> MetaTxn<'a> {
         }
     }
 
-    /// Parents of a node with entry counts: the one in its attr, or the parent records. Not
-    /// guarded: they are only used for usage accounting and permission walks.
+    /// The parents of a node with the number of entries in each: the one in its attr, or the parent
+    /// records. Unguarded: they are only used for usage accounting and permission walks.
     pub async fn peek_parents(&mut self, ino: Ino, attr: &Attr) -> Result<Vec<(Ino, i64)>> {
         if attr.parent != Ino::NONE {
             return Ok(vec![(attr.parent, 1)]);
@@ -226,7 +228,7 @@ impl<'a> MetaTxn<'a> {
         }
     }
 
-    /// As [`MetaTxn::peek_attr`], of many at once.
+    /// As [`MetaTxn::peek_attr`], for many nodes.
     pub async fn peek_attrs(&mut self, inos: &[Ino]) -> Result<Vec<Option<Attr>>> {
         if let [ino] = inos {
             return Ok(vec![self.peek_attr(*ino).await?]);
@@ -240,24 +242,24 @@ impl<'a> MetaTxn<'a> {
         records.map(attr).collect()
     }
 
-    /// A read that is not guarded: the visible exception.
+    /// Reads a record without a guard.
     pub async fn peek(&mut self, key: Key) -> Result<Record> {
-        if let Some(record) = self.seen.get(&key) {
+        if let Some(record) = self.records.get(&key) {
             return Ok(record.clone());
         }
         let mut records = self.raw.peek(&[key]).await?;
-        records.pop().ok_or_else(|| Error::damaged("answer", "empty"))
+        records.pop().ok_or_else(|| Error::damaged("reply", "the engine returned no record"))
     }
 
-    /// Notes a rule that must be stored before this operation can be planned. The error ends the
-    /// plan; the run loop drops it, stores the rule and plans again.
-    pub(super) fn want_rule(&mut self, rule: AclRule) -> Error {
-        self.wanted_rule = Some(rule);
-        Error::Contended("an ACL rule")
+    /// Requests that a rule be stored before this operation is planned again. The caller must return
+    /// the error, which ends the plan; the run loop then stores the rule and plans again.
+    pub(super) fn request_rule(&mut self, rule: AclRule) -> Error {
+        self.requested_rule = Some(rule);
+        Error::Contended("storing an ACL rule")
     }
 
-    pub(super) fn take_wanted_rule(&mut self) -> Option<AclRule> {
-        self.wanted_rule.take()
+    pub(super) fn take_requested_rule(&mut self) -> Option<AclRule> {
+        self.requested_rule.take()
     }
 
     pub(super) async fn commit(&mut self, changes: &[Change]) -> Result<Vec<i64>, CommitError> {
@@ -265,28 +267,30 @@ impl<'a> MetaTxn<'a> {
     }
 
     async fn read(&mut self, key: Key) -> Result<Record> {
-        if let Some(record) = self.seen.get(&key) {
+        if let Some(record) = self.records.get(&key) {
             return Ok(record.clone());
         }
         let mut records = self.raw.read(std::slice::from_ref(&key)).await?;
-        let record = records.pop().ok_or_else(|| Error::damaged("answer", "empty"))?;
-        self.remember(key, record.clone());
+        let record = records
+            .pop()
+            .ok_or_else(|| Error::damaged("reply", "the engine returned no record"))?;
+        self.cache(key, record.clone());
         Ok(record)
     }
 
-    /// A lookup also answers for its entry and the attr behind it.
-    fn remember(&mut self, key: Key, record: Record) {
+    /// A lookup also caches its entry and the attr of the node.
+    fn cache(&mut self, key: Key, record: Record) {
         if let (Key::Lookup(dir, name), Record::Lookup(found)) = (&key, &record) {
             let entry = found.as_ref().map(|found| found.entry);
-            self.seen.insert(Key::Entry(*dir, name.clone()), Record::Entry(entry));
+            self.records.insert(Key::Entry(*dir, name.clone()), Record::Entry(entry));
             if let Some(found) = found {
-                self.seen.insert(Key::Attr(found.entry.ino), Record::Attr(found.attr.clone()));
+                self.records.insert(Key::Attr(found.entry.ino), Record::Attr(found.attr.clone()));
             }
         }
-        self.seen.insert(key, record);
+        self.records.insert(key, record);
     }
 }
 
 fn mismatch(wanted: &str, got: &Record) -> Error {
-    Error::damaged(wanted, format!("the engine answered {got:?}"))
+    Error::damaged(wanted, format!("the engine returned {got:?}"))
 }

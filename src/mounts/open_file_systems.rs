@@ -197,7 +197,7 @@ impl OpenFileSystems {
 }
 
 async fn close_meta(meta: Arc<Meta>) {
-    let name = meta.facts().setting().name.clone();
+    let name = meta.context().setting().name.clone();
     match meta.close().await {
         Ok(()) => info!(file_system = name, "closed"),
         Err(error) => warn!(file_system = name, %error, "cannot close the file system cleanly"),

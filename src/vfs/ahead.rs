@@ -60,7 +60,7 @@ impl Ahead {
 
 impl Page {
     fn is_good(&self, vfs: &Vfs) -> bool {
-        self.changes == vfs.meta.own_changes() && self.begun.elapsed() < vfs.options.attr_lifetime
+        self.changes == vfs.meta.commit_count() && self.begun.elapsed() < vfs.options.attr_lifetime
     }
 
     fn get(&self, vfs: &Vfs, ino: Ino) -> Option<&Attr> {
@@ -148,7 +148,7 @@ impl Vfs {
             let fits = |_: &[u8]| left.checked_sub(1).map(|less| left = less).is_some();
             // Whoever asks for the page is told what fails.
             let listed = dir.list(&vfs, offset, fits).await.ok()?;
-            let (begun, changes) = (Instant::now(), vfs.meta.own_changes());
+            let (begun, changes) = (Instant::now(), vfs.meta.commit_count());
             let stored = listed.iter().map(|one| one.ino).filter(|ino| !vfs.is_virtual(*ino));
             let inos: Vec<Ino> = stored.collect();
             let attrs = vfs.meta.attrs(&inos).await.ok()?;

@@ -119,7 +119,7 @@ impl Vfs {
 
     /// Whether the volume has POSIX ACLs.
     pub fn has_acls(&self) -> bool {
-        self.meta.facts().setting().enable_acl
+        self.meta.context().setting().enable_acl
     }
 
     /// Flushes all that was written and gives back what is open. Nothing may be asked any more.

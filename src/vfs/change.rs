@@ -11,8 +11,8 @@ use nix::fcntl::FallocateFlags;
 use super::content::Content;
 use super::file::File;
 use crate::error::{Error, Result};
-use crate::meta::op::copy::Copied;
-use crate::meta::op::setattr::AttrSet;
+use crate::meta::AttrSet;
+use crate::meta::op::content::copy::Copied;
 use crate::meta::record::Attr;
 use crate::meta::{Caller, Ino};
 

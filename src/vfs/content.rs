@@ -12,8 +12,8 @@ use super::file::{File, Taken};
 use super::reader::Reader;
 use crate::chunk::{Budget, Reclaim, Reserved, Store};
 use crate::error::{Result, joined};
+use crate::meta::chunk_range::check_file_end;
 use crate::meta::client::Opened;
-use crate::meta::op::zeros::check_end;
 use crate::meta::record::Attr;
 use crate::meta::{Caller, Ino, Meta};
 use crate::sync::{Mutex, MutexGuard};
@@ -98,7 +98,7 @@ impl Content {
     ///
     /// If the future is dropped, a first part of the bytes is taken and the rest is not.
     pub async fn write(self: &Arc<Self>, ino: Ino, off: u64, bytes: &[u8]) -> Result<()> {
-        check_end(off, bytes.len() as u64)?;
+        check_file_end(off, bytes.len() as u64)?;
         let file = match self.known(ino) {
             Some(file) => file,
             None => self.file(ino, &self.meta.getattr(ino).await?),
@@ -122,7 +122,7 @@ impl Content {
     /// As [`Content::write`], but never waits: answers how many of the bytes were taken. The rest is
     /// to be written the other way.
     pub fn write_now(&self, ino: Ino, off: u64, bytes: &[u8]) -> Result<usize> {
-        check_end(off, bytes.len() as u64)?;
+        check_file_end(off, bytes.len() as u64)?;
         let Some(file) = self.known(ino) else { return Ok(0) };
         let mut done = 0;
         while done < bytes.len() {

@@ -450,7 +450,7 @@ impl State {
 /// The chunk that an offset falls into, and where in it.
 fn place(off: u64) -> (u32, u32) {
     let pos = u32::try_from(off % CHUNK_SIZE).unwrap_or(0);
-    (crate::meta::op::zeros::index_of(off), pos)
+    (crate::meta::chunk_range::chunk_index(off), pos)
 }
 
 fn as_len(len: u64) -> usize {

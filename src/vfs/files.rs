@@ -163,7 +163,7 @@ impl Vfs {
         let Handle::File(file) = &*handle else { return Closing::default() };
         let mut lockers: Vec<u64> = file.lockers().iter().copied().collect();
         lockers.retain(|owner| self.is_locker(ino, *owner));
-        Closing { flock, lockers, removed: self.meta.give_back(ino), unlock: None }
+        Closing { flock, lockers, removed: self.meta.release_handle(ino), unlock: None }
     }
 
     /// Does what a released handle has left to be done.

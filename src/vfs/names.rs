@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::base::{Node, Vfs};
 use crate::error::{Error, Result};
-use crate::meta::op::rename::RenameMode;
+use crate::meta::RenameMode;
 use crate::meta::record::Attr;
 use crate::meta::{Caller, Ino, Name, NodeKind};
 

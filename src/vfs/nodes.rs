@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::base::{Node, Vfs};
 use super::handles::Fh;
 use crate::error::{Error, Result};
-use crate::meta::op::setattr::AttrSet;
+use crate::meta::AttrSet;
 use crate::meta::record::attr::flag;
 use crate::meta::record::{AclKind, Attr};
 use crate::meta::{Caller, Ino, StatFs, Timestamp};

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::draft::{Draft, Stage};
 use crate::meta::Timestamp;
-use crate::meta::op::zeros;
+use crate::meta::chunk_range;
 use crate::meta::record::CHUNK_SIZE;
 
 /// How many drafts a write looks back for one to join. Those before are frozen: who writes at more
@@ -119,7 +119,7 @@ impl Pending {
     /// all that these wait for.
     pub fn under(&self, range: Range<u64>) -> BTreeSet<u64> {
         let mut wanted = BTreeSet::new();
-        for piece in zeros::pieces(range) {
+        for piece in chunk_range::split_at_chunks(range) {
             let end = piece.pos + piece.len;
             let over = |draft: &&Draft| draft.overlaps(piece.pos, end);
             let drafts = self.chunks.get(&piece.index).into_iter().flatten();
@@ -146,7 +146,7 @@ impl Pending {
     }
 
     pub fn is_dirty(&self, range: Range<u64>) -> bool {
-        zeros::pieces(range).any(|piece| {
+        chunk_range::split_at_chunks(range).any(|piece| {
             let drafts = self.chunks.get(&piece.index).into_iter().flatten();
             drafts.into_iter().any(|draft| draft.overlaps(piece.pos, piece.pos + piece.len))
         })

@@ -13,8 +13,8 @@ use super::fragments::{Part, parts, zeros};
 use super::streams::{Ahead, Streams};
 use crate::chunk::{BlockKey, SliceRange};
 use crate::error::{Error, Result};
+use crate::meta::chunk_range::{ChunkRange, MAX_FILE_LENGTH, split_at_chunks};
 use crate::meta::client::View;
-use crate::meta::op::zeros::{MAX_LENGTH, Piece, pieces};
 use crate::meta::{AtimeMode, Ino};
 use crate::sync::Mutex;
 
@@ -52,7 +52,7 @@ impl Reader {
         if range.is_empty() {
             return Ok(Vec::new());
         }
-        let pieces: Vec<Piece> = pieces(range.clone()).collect();
+        let pieces: Vec<ChunkRange> = split_at_chunks(range.clone()).collect();
         let (content, ino) = (&self.file.content, self.file.ino);
         let (mut last, mut looks) = (Vec::new(), 0);
         loop {
@@ -94,14 +94,14 @@ impl Reader {
         let range = self.clip(off, len);
         let content = &self.file.content;
         // Who keeps times of access must go the other way.
-        if content.meta.facts().options.atime != AtimeMode::Never
+        if content.meta.context().options.atime != AtimeMode::Never
             || self.file.is_dirty(&asked(off, len))
         {
             return None;
         }
         let mut all = Vec::new();
-        for piece in pieces(range.clone()) {
-            let view = content.meta.facts().open.view(self.file.ino, piece.index)?;
+        for piece in split_at_chunks(range.clone()) {
+            let view = content.meta.context().open.view(self.file.ino, piece.index)?;
             all.extend(parts(&view, piece.pos, piece.pos + piece.len));
         }
         let bytes = content.fetch_now(&all)?;
@@ -124,14 +124,14 @@ impl Reader {
         };
         let end = (range.start + END > length).then(|| length.saturating_sub(END)..length);
         for range in wanted.into_iter().chain(end) {
-            for piece in pieces(range.start.min(length)..range.end.min(length)) {
+            for piece in split_at_chunks(range.start.min(length)..range.end.min(length)) {
                 self.prefetch(piece);
             }
         }
     }
 
     /// Starts to fetch the blocks of a part of the file.
-    fn prefetch(&self, piece: Piece) {
+    fn prefetch(&self, piece: ChunkRange) {
         let (content, ino) = (Arc::clone(&self.file.content), self.file.ino);
         let refused = Arc::clone(&self.refused);
         let start = move |content: &Arc<Content>, view: &View| {
@@ -139,7 +139,7 @@ impl Reader {
                 refused.store(true, Ordering::Relaxed);
             }
         };
-        if let Some(view) = content.meta.facts().open.view(ino, piece.index) {
+        if let Some(view) = content.meta.context().open.view(ino, piece.index) {
             return start(&content, &view);
         }
         self.file.content.spawn(async move {
@@ -197,7 +197,7 @@ impl Content {
 
 /// The range as it was asked for, as far as files can reach.
 fn asked(off: u64, len: u32) -> Range<u64> {
-    off.min(MAX_LENGTH)..off.saturating_add(u64::from(len)).min(MAX_LENGTH)
+    off.min(MAX_FILE_LENGTH)..off.saturating_add(u64::from(len)).min(MAX_FILE_LENGTH)
 }
 
 /// Lays what was read and the holes end to end.
@@ -223,7 +223,7 @@ fn join(parts: &[Part], read: Vec<Bytes>) -> Result<Vec<Bytes>> {
 
 impl Ahead {
     /// Fetches blocks of a part of a file; false if there was no room for some.
-    fn start(content: &Arc<Content>, view: &View, piece: Piece) -> bool {
+    fn start(content: &Arc<Content>, view: &View, piece: ChunkRange) -> bool {
         let layout = content.store.layout();
         let mut last: Option<BlockKey> = None;
         for part in parts(view, piece.pos, piece.pos + piece.len) {

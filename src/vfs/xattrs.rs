@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::base::Vfs;
 use crate::error::{Error, Result};
-use crate::meta::op::xattr::XattrMode;
+use crate::meta::XattrMode;
 use crate::meta::record::{AclKind, AclRule};
 use crate::meta::{Caller, Ino};
 

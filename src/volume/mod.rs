@@ -46,7 +46,7 @@ impl Volume {
     pub async fn open(meta: Arc<Meta>, options: VolumeOptions) -> Result<Arc<Self>> {
         // Before the setting is looked at: what changes from now on is not missed.
         let changes = meta.setting_changes();
-        let setting = meta.facts().setting();
+        let setting = meta.context().setting();
         let VolumeOptions {
             storage,
             mut data,
@@ -67,7 +67,7 @@ impl Volume {
             Some(cache) => Some(part_of(cache, cache_owner, &setting, layout, cache_share).await?),
             None => None,
         };
-        data.read_only |= meta.facts().options.read_only;
+        data.read_only |= meta.context().options.read_only;
         let store = Store::open(StoreConfig {
             objects: objects.clone(),
             layout,
@@ -79,7 +79,7 @@ impl Volume {
         store.register(&registry)?;
         meta.register_metrics(&registry, root)?;
         let slices: Arc<dyn SliceStore> = Arc::new(Slices::new(Arc::clone(&store)));
-        meta.serve_slices(Arc::clone(&slices));
+        meta.attach_slice_store(Arc::clone(&slices));
 
         let following = CancellationToken::new();
         tokio::spawn(
@@ -124,7 +124,7 @@ impl Volume {
     /// Closes the data alone: others go on with the metadata.
     pub async fn close_data(&self) {
         self.following.token().cancel();
-        self.meta.stop_serving(&self.slices);
+        self.meta.detach_slice_store(&self.slices);
         self.store.close().await;
     }
 

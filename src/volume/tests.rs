@@ -174,7 +174,7 @@ async fn a_changed_bucket_is_taken_up_without_reopening() {
     scene.write(ino, 0, b"old").await;
     let other = fresh("bucket");
     let admin = Meta::connect(&scene.url, crate::meta::Options::default()).await.unwrap();
-    let setting = (*scene.volume.meta().facts().setting()).clone();
+    let setting = (*scene.volume.meta().context().setting()).clone();
     let setting = Setting { bucket: format!("mem://{other}"), ..setting };
     admin.init(setting, false).await.unwrap();
     scene.volume.meta().reload().await.unwrap();
@@ -197,7 +197,7 @@ async fn a_bucket_that_cannot_be_opened_leaves_the_old_one_in_use() {
     let (sender, changes) = watch::channel(Arc::new(Setting::default()));
     let live = Arc::new(ReplaceableStore::new(scene.bucket.clone()));
     let following = tokio::spawn(follow(changes, live.clone(), Overrides::default()));
-    let setting = (*scene.volume.meta().facts().setting()).clone();
+    let setting = (*scene.volume.meta().context().setting()).clone();
     sender.send(Arc::new(Setting { storage: "nothing".to_owned(), ..setting })).unwrap();
     drop(sender);
     following.await.unwrap();

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jfs::csi::records::{self, VolumeRecord};
-use jfs::meta::op::setattr::AttrSet;
+use jfs::meta::AttrSet;
 use jfs::meta::record::QuotaKey;
 use jfs::meta::record::attr::flag;
 use jfs::meta::{Caller, Meta, Name, Registration};

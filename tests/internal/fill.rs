@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use jfs::meta::op::setattr::AttrSet;
+use jfs::meta::AttrSet;
 use jfs::meta::{Caller, Ino};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ async fn fill(scene: &Scene, paths: &[&str], action: u8) -> Value {
 
 /// What a check answers.
 fn checked(scene: &Scene, cached: usize, missing: usize) -> (Value, Value) {
-    let place = scene.folder.path().join("cache").join(&scene.meta.facts().setting().uuid);
+    let place = scene.folder.path().join("cache").join(&scene.meta.context().setting().uuid);
     let locations =
         if cached == 0 { json!({}) } else { json!({ (place.to_str().unwrap()): cached }) };
     (missing.into(), locations)

@@ -125,7 +125,7 @@ async fn locks_are_told() {
     meta.flock(ino, LockOwner(5), Some(LockKind::Read), false).await.unwrap();
     meta.set_plock(ino, LockOwner(6), Some(LockKind::Write), 10..=19, 42, false).await.unwrap();
     let told = info(&scene, ino, false).await;
-    let sid = meta.facts().sid().0;
+    let sid = meta.context().sid().0;
     assert_eq!(told["FLocks"], json!([{"Sid": sid, "Owner": 5, "Type": "R"}]));
     let plock = json!([{"Sid": sid, "Owner": 6, "Type": 1, "Pid": 42, "Start": 10, "End": 19}]);
     assert_eq!(told["PLocks"], plock);

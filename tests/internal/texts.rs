@@ -18,7 +18,7 @@ async fn config_shows_the_setting_of_the_moment() {
         (&config["Format"]["Name"], &config["Format"]["TrashDays"]),
         (&"vol".into(), &0.into())
     );
-    let setting = Setting::clone(&scene.meta.facts().setting());
+    let setting = Setting::clone(&scene.meta.context().setting());
     scene.meta.init(Setting { trash_days: 5, ..setting }, false).await.unwrap();
     let config: Value = serde_json::from_str(&scene.text(".config").await).unwrap();
     assert_eq!(config["Format"]["TrashDays"], 5);

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use jfs::meta::CloneMode;
 use jfs::meta::NodeKind;
+use jfs::meta::RenameMode;
+use jfs::meta::XattrMode;
 use jfs::meta::client::Progress;
-use jfs::meta::op::clone::CloneMode;
-use jfs::meta::op::rename::RenameMode;
-use jfs::meta::op::setattr::{AttrSet, TimeSet};
-use jfs::meta::op::xattr::XattrMode;
 use jfs::meta::record::{AclKind, AclRule, FileKind, Slice};
+use jfs::meta::{AttrSet, TimeSet};
 use jfs::meta::{Caller, Ino, Meta, Name, Timestamp};
 use jfs::{Error, Result};
 use nix::fcntl::FallocateFlags;

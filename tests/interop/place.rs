@@ -86,7 +86,7 @@ impl Place {
         let options = Options { no_background_jobs: true, ..options };
         let meta = Meta::connect(&self.url, options).await.unwrap();
         let bucket = Arc::new(self.bucket());
-        meta.serve_slices(Arc::clone(&bucket) as _);
+        meta.attach_slice_store(Arc::clone(&bucket) as _);
         meta.start(Registration::New).await.unwrap();
         Ours { meta, bucket }
     }

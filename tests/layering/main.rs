@@ -157,6 +157,18 @@ fn records_do_not_read_stores() {
 }
 
 #[test]
+fn operations_do_not_know_the_client() {
+    refused(
+        &[
+            ("meta/mod.rs", "pub use client::Meta;"),
+            ("meta/client/mod.rs", "pub struct Meta;"),
+            ("meta/op/mod.rs", "use crate::meta::Meta;"),
+        ],
+        "meta::op must not know meta::client",
+    );
+}
+
+#[test]
 fn a_foreign_crate_stays_in_its_folder() {
     accepted(&[("fuse/mod.rs", "use fuser::Session;")]);
     refused(&[("vfs/mod.rs", "use fuser::Session;")], "fuser belongs under src/fuse");

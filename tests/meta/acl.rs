@@ -1,11 +1,11 @@
-//! ACL rules: setting and reading them, what they do to modes, new nodes and access checks.
+//! ACL rules: setting and reading them, and their effect on modes, new nodes and access checks.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use jfs::Error;
+use jfs::meta::AttrSet;
 use jfs::meta::engine::{Key, Record};
-use jfs::meta::op::setattr::AttrSet;
 use jfs::meta::record::AclKind::{Access, Default};
 use jfs::meta::record::attr::flag;
 use jfs::meta::record::{AclEntry, AclRule, Attr};
@@ -36,7 +36,7 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// Someone whose rights this client checks.
+/// A caller whose permissions this client checks.
 fn checked(uid: u32, gid: u32, gids: &[u32]) -> Caller {
     Caller { gids: gids.to_vec(), check: true, ..Caller::user(uid, gid) }
 }
@@ -53,7 +53,7 @@ async fn client_with(volume: &Volume, node: Attr) -> Arc<Meta> {
 
 // Setting and reading.
 
-async fn an_access_rule_is_kept_and_shows_in_the_mode(volume: Volume) {
+async fn an_access_rule_is_stored_and_changes_the_mode(volume: Volume) {
     let meta = client_with(&volume, file(0o4777)).await;
     assert!(matches!(meta.facl(INO, Access).await, Err(Error::NoAttribute)));
     let attr = meta.set_facl(&Caller::root(), INO, Access, &named()).await.unwrap();
@@ -67,12 +67,12 @@ async fn an_access_rule_is_kept_and_shows_in_the_mode(volume: Volume) {
     assert_eq!(stored(&meta, key).await, Record::Acl(Some(named())));
 }
 
-async fn a_default_rule_leaves_the_mode_alone(volume: Volume) {
+async fn a_default_rule_does_not_change_the_mode(volume: Volume) {
     let meta = client_with(&volume, dir(0o755)).await;
     let attr = meta.set_facl(&Caller::root(), INO, Default, &named()).await.unwrap();
     assert_eq!((attr.mode, attr.access_acl), (0o755, 0));
     assert_eq!(*meta.facl(INO, Default).await.unwrap(), named());
-    // Mode bits cannot say it here, so even a minimal rule is kept.
+    // The mode cannot express a default rule, so even a minimal one is kept.
     let attr = meta.set_facl(&Caller::root(), INO, Default, &minimal(7, 5, 0)).await.unwrap();
     assert_eq!(attr.mode, 0o755);
     assert_eq!(*meta.facl(INO, Default).await.unwrap(), minimal(7, 5, 0));
@@ -87,7 +87,7 @@ async fn a_minimal_access_rule_becomes_the_mode(volume: Volume) {
     assert!(matches!(meta.facl(INO, Access).await, Err(Error::NoAttribute)));
 }
 
-async fn an_empty_rule_removes(volume: Volume) {
+async fn an_empty_rule_removes_the_stored_one(volume: Volume) {
     let meta = client_with(&volume, dir(0o755)).await;
     let root = Caller::root();
     for kind in [Access, Default] {
@@ -99,7 +99,7 @@ async fn an_empty_rule_removes(volume: Volume) {
     assert_eq!((attr.mode, attr.access_acl, attr.default_acl), (0o650, 0, 0));
 }
 
-async fn classes_that_are_not_given_come_from_the_mode(volume: Volume) {
+async fn missing_classes_are_taken_from_the_mode(volume: Volume) {
     let meta = client_with(&volume, file(0o751)).await;
     let given = AclRule { mask: 4, users: named().users, ..AclRule::empty() };
     let attr = meta.set_facl(&Caller::root(), INO, Access, &given).await.unwrap();
@@ -137,14 +137,14 @@ async fn an_owner_outside_the_group_loses_setgid(volume: Volume) {
     let attr = meta.set_facl(&member, INO, Access, &named()).await.unwrap();
     assert_eq!(attr.mode, 0o2650);
 
-    // Even where the rule itself changes nothing.
+    // Even if the rule itself changes nothing.
     put_node(&meta, INO, &dir(0o2755)).await;
     let owner = Caller::user(1000, 5);
     let attr = meta.set_facl(&owner, INO, Default, &AclRule::empty()).await.unwrap();
     assert_eq!(attr.mode, 0o755);
 }
 
-async fn what_must_not_change_gets_no_rule(volume: Volume) {
+async fn immutable_nodes_get_no_rule(volume: Volume) {
     let meta = client_with(&volume, Attr { flags: flag::IMMUTABLE, ..file(0o644) }).await;
     let root = Caller::root();
     for ino in [INO, Ino::TRASH, Ino(Ino::TRASH.0 + 1)] {
@@ -187,13 +187,13 @@ async fn equal_rules_have_one_id(volume: Volume) {
     let root = Caller::root();
     let one = here.set_facl(&root, Ino(77), Access, &named()).await.unwrap().access_acl;
     let two = here.set_facl(&root, Ino(78), Access, &named()).await.unwrap().access_acl;
-    // This one has not seen the rule when it comes to need it.
+    // This client has not loaded the rule when it needs it.
     let three = there.set_facl(&root, Ino(79), Access, &named()).await.unwrap().access_acl;
     assert_eq!((one, two), (two, three));
     assert_eq!(rules(&here).await, 1);
 }
 
-async fn a_rule_of_another_client_is_learnt_when_needed(volume: Volume) {
+async fn a_rule_of_another_client_is_loaded_when_needed(volume: Volume) {
     let (here, there) = (volume.client().await, volume.client().await);
     put_node(&here, INO, &file(0o644)).await;
     here.set_facl(&Caller::root(), INO, Access, &named()).await.unwrap();
@@ -205,7 +205,7 @@ async fn a_missing_rule_is_damage(volume: Volume) {
     assert!(matches!(meta.facl(INO, Access).await, Err(Error::Damaged { .. })));
 }
 
-async fn a_rule_wanted_many_times_at_once_is_stored_once(volume: Volume) {
+async fn a_rule_requested_concurrently_is_stored_once(volume: Volume) {
     let meta = client_with(&volume, dir(0o777)).await;
     meta.set_facl(&Caller::root(), INO, Default, &named()).await.unwrap();
     let tasks: Vec<_> = (0..20)
@@ -232,7 +232,7 @@ async fn a_new_file_inherits_the_default_rule(volume: Volume) {
     let meta = client_with(&volume, dir(0o777)).await;
     let root = Caller::root();
     meta.set_facl(&root, INO, Default, &named()).await.unwrap();
-    // The umask plays no part.
+    // The umask is not used.
     let (ino, attr) = meta.create(&root, INO, &name("f"), (0o4666, 0o777), true).await.unwrap();
     assert_eq!((attr.mode, attr.default_acl), (0o4640, 0));
     let rule = AclRule { owner: 6, mask: 4, other: 0, ..named() };
@@ -240,7 +240,7 @@ async fn a_new_file_inherits_the_default_rule(volume: Volume) {
     assert_eq!(stored_attr(&meta, ino).await, attr);
 }
 
-async fn a_new_directory_hands_the_default_rule_on(volume: Volume) {
+async fn a_new_directory_inherits_the_default_rule(volume: Volume) {
     let meta = client_with(&volume, dir(0o777)).await;
     let root = Caller::root();
     let default = meta.set_facl(&root, INO, Default, &named()).await.unwrap().default_acl;
@@ -276,7 +276,7 @@ async fn chmod_changes_the_rule(volume: Volume) {
     let attr = meta.setattr(&root, INO, set).await.unwrap();
     assert_eq!(attr.mode, 0o1731);
     assert_ne!(attr.access_acl, before.access_acl);
-    // The group bits are the mask's, the group's own right stays.
+    // The group bits are the mask; the group entry itself stays.
     let rule = AclRule { owner: 7, mask: 3, other: 1, ..named() };
     assert_eq!(*meta.facl(INO, Access).await.unwrap(), rule);
     let key = Key::Acl(before.access_acl);
@@ -304,14 +304,14 @@ async fn mode_bits_decide_without_a_rule(volume: Volume) {
     // The kernel has checked.
     assert!(may_search(&meta, &Caller::user(1001, 5)).await);
 
-    // The first class that fits decides.
+    // The first class that matches decides.
     put_node(&meta, INO, &dir(0o011)).await;
     assert!(!may_search(&meta, &checked(1000, 1000, &[])).await);
     put_node(&meta, INO, &dir(0o701)).await;
     assert!(!may_search(&meta, &checked(1001, 1000, &[])).await);
 }
 
-async fn a_rule_decides_where_there_is_one(volume: Volume) {
+async fn a_rule_decides_if_there_is_one(volume: Volume) {
     let meta = client_with(&volume, dir(0o755)).await;
     meta.set_facl(&Caller::root(), INO, Access, &named()).await.unwrap();
     // u::6 u:1001:7 g::4 g:2000:5 m::5 o::0
@@ -326,48 +326,48 @@ async fn a_rule_decides_where_there_is_one(volume: Volume) {
     assert!(matches!(add, Err(Error::AccessDenied)));
 }
 
-async fn an_empty_mask_leaves_it_to_the_mode(volume: Volume) {
+async fn with_an_empty_mask_the_mode_decides(volume: Volume) {
     let meta = client_with(&volume, dir(0o755)).await;
     let rule = AclRule { mask: 0, other: 1, ..named() };
     let attr = meta.set_facl(&Caller::root(), INO, Access, &rule).await.unwrap();
     assert_eq!(attr.mode, 0o601);
-    // By the rule user 1001 would be refused; by the mode it is one of the others.
+    // The rule would deny user 1001; by the mode it is in the class of others.
     assert!(may_search(&meta, &checked(1001, 5, &[])).await);
     assert!(!may_search(&meta, &checked(1001, 1000, &[])).await);
 }
 
 crate::on_every_engine! {
     super::setting_with_acls_and_log();
-    an_access_rule_is_kept_and_shows_in_the_mode,
-    a_default_rule_leaves_the_mode_alone,
+    an_access_rule_is_stored_and_changes_the_mode,
+    a_default_rule_does_not_change_the_mode,
     a_minimal_access_rule_becomes_the_mode,
-    an_empty_rule_removes,
-    classes_that_are_not_given_come_from_the_mode,
+    an_empty_rule_removes_the_stored_one,
+    missing_classes_are_taken_from_the_mode,
     a_rule_set_again_changes_nothing,
     only_the_owner_and_root_may_set_rules,
     an_owner_outside_the_group_loses_setgid,
-    what_must_not_change_gets_no_rule,
+    immutable_nodes_get_no_rule,
     a_read_only_client_stores_no_rule,
     changes_are_logged,
     equal_rules_have_one_id,
-    a_rule_of_another_client_is_learnt_when_needed,
+    a_rule_of_another_client_is_loaded_when_needed,
     a_missing_rule_is_damage,
-    a_rule_wanted_many_times_at_once_is_stored_once,
+    a_rule_requested_concurrently_is_stored_once,
     a_new_file_inherits_the_default_rule,
-    a_new_directory_hands_the_default_rule_on,
+    a_new_directory_inherits_the_default_rule,
     a_minimal_default_rule_only_limits_the_mode,
     a_symlink_inherits_nothing,
     chmod_changes_the_rule,
     mode_bits_decide_without_a_rule,
-    a_rule_decides_where_there_is_one,
-    an_empty_mask_leaves_it_to_the_mode,
+    a_rule_decides_if_there_is_one,
+    with_an_empty_mask_the_mode_decides,
 }
 
 mod without_acls {
     use super::*;
 
     #[tokio::test]
-    async fn a_volume_without_acls_has_and_takes_no_rules() {
+    async fn a_volume_without_acls_has_and_accepts_no_rules() {
         let volume = Volume::memory_with(setting()).await;
         let meta = client_with(&volume, file(0o644)).await;
         let refused = meta.set_facl(&Caller::root(), INO, Access, &named()).await;

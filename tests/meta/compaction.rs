@@ -19,30 +19,30 @@ use crate::support::volume::{Volume, setting};
 
 on_every_engine! { super::setting();
     many_small_slices_become_one,
-    large_slices_in_front_stay,
+    leading_large_slices_are_kept,
     holes_stay_holes,
     a_read_of_many_slices_starts_a_compaction,
     the_99th_write_starts_a_compaction,
     slices_replaced_without_trash_are_deleted,
-    a_shared_slice_outlives_the_compaction_of_one_file,
-    records_appended_during_a_compaction_stay,
-    a_compaction_of_changed_records_is_wasted,
-    a_compaction_of_a_removed_file_is_wasted,
+    a_shared_slice_survives_the_compaction_of_one_file,
+    records_appended_during_a_compaction_are_kept,
+    a_compaction_of_changed_records_is_discarded,
+    a_compaction_of_a_removed_file_is_discarded,
     a_compaction_that_arrives_late_cannot_use_an_abandoned_slice,
     a_failed_rewrite_changes_nothing,
     one_chunk_is_compacted_once_at_a_time,
-    what_was_known_of_a_compacted_chunk_is_forgotten,
+    the_cached_view_of_a_compacted_chunk_is_dropped,
 }
 
 mod with_trash {
     use super::*;
 
     on_every_engine! { super::super::keeping(2);
-        replaced_slices_are_kept_for_the_days_of_the_trash,
+        replaced_slices_are_kept_as_long_as_the_trash,
         a_list_of_replaced_slices_is_dropped_once,
     }
 
-    async fn replaced_slices_are_kept_for_the_days_of_the_trash(vol: Volume) {
+    async fn replaced_slices_are_kept_as_long_as_the_trash(vol: Volume) {
         let meta = vol.client().await;
         let blobs = Blobs::serve(&meta);
         let (ino, slices) = many_slices(&meta, &blobs, 4).await;
@@ -70,9 +70,9 @@ mod with_trash {
     async fn a_list_of_replaced_slices_is_dropped_once(vol: Volume) {
         let (here, there) = (vol.client().await, vol.client().await);
         let blobs = Blobs::serve(&here);
-        there.serve_slices(blobs.clone());
+        there.attach_slice_store(blobs.clone());
         let (ino, slices) = many_slices(&here, &blobs, 4).await;
-        // A second reference each, so that one release too many would show.
+        // A second reference for each slice, so that one release too many would show.
         let other = new_file(&here, "copy").await;
         copy(&here, (ino, 0), (other, 0), 13).await.unwrap();
         assert!(here.compact(ino, 0, true).await.unwrap());
@@ -108,7 +108,7 @@ async fn many_small_slices_become_one(vol: Volume) {
     assert_nothing_left(&meta).await;
 }
 
-async fn large_slices_in_front_stay(vol: Volume) {
+async fn leading_large_slices_are_kept(vol: Volume) {
     let meta = vol.client().await;
     let blobs = Blobs::serve(&meta);
     let ino = new_file(&meta, "f").await;
@@ -133,7 +133,7 @@ async fn holes_stay_holes(vol: Volume) {
         write_bytes(&meta, &blobs, ino, at, b"one").await;
         write_bytes(&meta, &blobs, ino, at + 3, b"two").await;
     }
-    // Every piece of data is two records, so that there is something to gain.
+    // Each range of data has two records, so that there is something to compact.
     meta.read(ino, 0).await.unwrap();
     meta.idle().await;
     assert!(meta.compact(ino, 0, true).await.unwrap());
@@ -144,7 +144,7 @@ async fn holes_stay_holes(vol: Volume) {
     let content = read_bytes(&meta, &blobs, ino, 0, 20_006).await;
     let data: Vec<u8> = content.iter().copied().filter(|byte| *byte != 0).collect();
     assert_eq!(data, b"onetwoonetwoonetwo");
-    // Records that are there for holes are no reason to rewrite it again.
+    // Records that only represent holes are no reason to compact again.
     for _ in 0..3 {
         meta.forget_view(ino, 0);
         meta.read(ino, 0).await.unwrap();
@@ -196,7 +196,7 @@ async fn slices_replaced_without_trash_are_deleted(vol: Volume) {
     assert_nothing_left(&meta).await;
 }
 
-async fn a_shared_slice_outlives_the_compaction_of_one_file(vol: Volume) {
+async fn a_shared_slice_survives_the_compaction_of_one_file(vol: Volume) {
     let meta = vol.client().await;
     let blobs = Blobs::serve(&meta);
     let (ino, slices) = many_slices(&meta, &blobs, 4).await;
@@ -211,7 +211,7 @@ async fn a_shared_slice_outlives_the_compaction_of_one_file(vol: Volume) {
     assert_eq!(read_bytes(&meta, &blobs, other, 0, 13).await, b"0011223333333");
 }
 
-async fn records_appended_during_a_compaction_stay(vol: Volume) {
+async fn records_appended_during_a_compaction_are_kept(vol: Volume) {
     let (meta, blobs, ino, compaction) = stopped_compaction(&vol).await;
     let appended = write(&meta, ino, 1, 2).await;
     blobs.put(appended.id, b"!!".to_vec());
@@ -220,11 +220,11 @@ async fn records_appended_during_a_compaction_stay(vol: Volume) {
     assert_eq!(read_bytes(&meta, &blobs, ino, 0, 13).await, b"0!!1223333333");
 }
 
-async fn a_compaction_of_changed_records_is_wasted(vol: Volume) {
+async fn a_compaction_of_changed_records_is_discarded(vol: Volume) {
     let (meta, blobs, ino, compaction) = stopped_compaction(&vol).await;
     // Another client is faster.
     let other = vol.client().await;
-    other.serve_slices(blobs.clone());
+    other.attach_slice_store(blobs.clone());
     assert!(other.compact(ino, 0, true).await.unwrap());
     other.idle().await;
     let winner = records(&meta, ino, 0).await;
@@ -235,7 +235,7 @@ async fn a_compaction_of_changed_records_is_wasted(vol: Volume) {
     assert_nothing_left(&meta).await;
 }
 
-async fn a_compaction_of_a_removed_file_is_wasted(vol: Volume) {
+async fn a_compaction_of_a_removed_file_is_discarded(vol: Volume) {
     let (meta, blobs, _, compaction) = stopped_compaction(&vol).await;
     remove(&meta, "f").await;
     meta.idle().await;
@@ -272,7 +272,7 @@ async fn a_failed_rewrite_changes_nothing(vol: Volume) {
     blobs.broken.store(true, Ordering::Relaxed);
     assert!(meta.compact(ino, 0, true).await.is_err());
     assert_eq!(records(&meta, ino, 0).await, slices);
-    // What the rewrite may have stored is deleted once that works again.
+    // Objects that the rewrite may have stored are deleted once the store works again.
     blobs.broken.store(false, Ordering::Relaxed);
     assert_eq!(meta.clean_slices().await.unwrap(), 1);
     assert_eq!(blobs.ids().len(), 4);
@@ -292,7 +292,7 @@ async fn one_chunk_is_compacted_once_at_a_time(vol: Volume) {
     assert_eq!(blobs.ids().len(), 1);
 }
 
-async fn what_was_known_of_a_compacted_chunk_is_forgotten(vol: Volume) {
+async fn the_cached_view_of_a_compacted_chunk_is_dropped(vol: Volume) {
     let meta = vol.client().await;
     let blobs = Blobs::serve(&meta);
     let (ino, _) = many_slices(&meta, &blobs, 4).await;
@@ -303,7 +303,7 @@ async fn what_was_known_of_a_compacted_chunk_is_forgotten(vol: Volume) {
 }
 
 #[tokio::test]
-async fn a_compaction_keeps_its_slice_whatever_happens_to_the_answer() {
+async fn a_compaction_keeps_its_slice_if_the_reply_is_lost() {
     for fault in [Fault::LostApplied, Fault::LostUnapplied, Fault::Conflict] {
         let (vol, store) = fragile().await;
         let (meta, blobs, ino, compaction) = stopped_compaction(&vol).await;
@@ -317,14 +317,14 @@ async fn a_compaction_keeps_its_slice_whatever_happens_to_the_answer() {
     }
 }
 
-/// A compaction whose slice is written and not yet part of the file.
+/// A compaction whose slice is written but not yet part of the file.
 struct Stopped {
     gate: Arc<Gate>,
     task: tokio::task::JoinHandle<bool>,
 }
 
 impl Stopped {
-    /// Lets it go on; answers whether the records changed.
+    /// Lets it continue; returns whether the records changed.
     async fn finish(self) -> bool {
         self.gate.open.notify_one();
         self.task.await.unwrap()

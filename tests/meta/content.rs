@@ -17,29 +17,29 @@ use crate::support::volume::{Volume, setting};
 on_every_engine! { super::setting();
     a_new_file_has_no_slices,
     only_files_are_read,
-    a_written_slice_is_seen,
+    a_written_slice_is_read,
     later_slices_hide_earlier_ones,
-    a_foreign_write_is_seen_once_the_attr_is_read_again,
-    an_own_write_is_seen_at_once,
-    a_write_grows_the_file_and_what_it_is_charged_to,
+    a_write_by_another_client_is_seen_once_the_attr_is_read_again,
+    a_write_by_this_client_is_seen_at_once,
+    a_write_grows_the_file_and_all_usage,
     a_write_inside_the_file_changes_only_its_times,
-    a_hard_linked_file_is_charged_to_each_directory_as_often_as_it_is_in_it,
-    a_removed_open_file_grows_in_no_directory,
+    a_hard_linked_file_is_charged_to_each_directory_once_per_entry,
+    growth_of_a_removed_open_file_is_charged_to_no_directory,
     only_files_are_written,
     a_slice_that_does_not_fit_is_refused,
     a_copy_shares_the_slices_of_its_source,
-    a_copy_ends_with_its_source,
+    a_copy_ends_at_the_end_of_its_source,
     a_copy_splits_slices_at_chunk_boundaries,
-    a_copy_of_a_hole_hides_what_was_there,
-    a_copy_goes_from_file_to_file_only,
+    a_copy_of_a_hole_hides_earlier_data,
+    only_regular_files_are_copied,
     overlapping_ranges_of_one_file_are_refused,
     an_unchanged_file_keeps_its_cache_when_opened_again,
     a_file_changed_by_another_client_does_not_keep_its_cache,
     flags_of_a_file_decide_how_it_is_opened,
-    a_trashed_file_is_only_read,
-    permissions_are_asked_if_this_client_checks_them,
+    a_trashed_file_is_read_only,
+    permissions_are_checked_if_this_client_checks_them,
     a_read_only_client_opens_for_reading_only,
-    an_access_is_written_if_it_is_due,
+    an_access_time_is_written_if_it_is_due,
 }
 
 fn with_change_log() -> Setting {
@@ -59,7 +59,7 @@ async fn only_files_are_read(vol: Volume) {
     assert_eq!(refused(meta.read(Ino(999), 0).await), Errno::ENOENT);
 }
 
-async fn a_written_slice_is_seen(vol: Volume) {
+async fn a_written_slice_is_read(vol: Volume) {
     let meta = vol.client().await;
     let ino = new_file(&meta, "f").await;
     let slice = write(&meta, ino, CHUNK_SIZE + 7, 100).await;
@@ -78,7 +78,7 @@ async fn later_slices_hide_earlier_ones(vol: Volume) {
     assert_eq!(read_bytes(&meta, &blobs, ino, 0, 8).await, b"aabbccaa");
 }
 
-async fn a_foreign_write_is_seen_once_the_attr_is_read_again(vol: Volume) {
+async fn a_write_by_another_client_is_seen_once_the_attr_is_read_again(vol: Volume) {
     let (here, there) = (vol.client().await, vol.client().await);
     let ino = open_new(&here, "f").await;
     let first = write(&here, ino, 0, 10).await;
@@ -88,7 +88,7 @@ async fn a_foreign_write_is_seen_once_the_attr_is_read_again(vol: Volume) {
     assert_eq!(*here.read(ino, 0).await.unwrap(), [second]);
 }
 
-async fn an_own_write_is_seen_at_once(vol: Volume) {
+async fn a_write_by_this_client_is_seen_at_once(vol: Volume) {
     let meta = vol.client().await;
     let ino = open_new(&meta, "f").await;
     for _ in 0..3 {
@@ -97,7 +97,7 @@ async fn an_own_write_is_seen_at_once(vol: Volume) {
     }
 }
 
-async fn a_write_grows_the_file_and_what_it_is_charged_to(vol: Volume) {
+async fn a_write_grows_the_file_and_all_usage(vol: Volume) {
     let meta = vol.client().await;
     let before = used_space(&meta).await;
     let ino = new_file(&meta, "f").await;
@@ -124,7 +124,7 @@ async fn a_write_inside_the_file_changes_only_its_times(vol: Volume) {
     assert_eq!(after.atime, before.atime);
 }
 
-async fn a_hard_linked_file_is_charged_to_each_directory_as_often_as_it_is_in_it(vol: Volume) {
+async fn a_hard_linked_file_is_charged_to_each_directory_once_per_entry(vol: Volume) {
     let meta = vol.client().await;
     let root = Caller::root();
     let (ino, dir) = (new_file(&meta, "a").await, new_dir(&meta, "d").await);
@@ -139,7 +139,7 @@ async fn a_hard_linked_file_is_charged_to_each_directory_as_often_as_it_is_in_it
     assert_eq!(top, DirStat { length: 5000, space: 8192 + 4096, inodes: 2 });
 }
 
-async fn a_removed_open_file_grows_in_no_directory(vol: Volume) {
+async fn growth_of_a_removed_open_file_is_charged_to_no_directory(vol: Volume) {
     let meta = vol.client().await;
     let ino = open_new(&meta, "f").await;
     remove(&meta, "f").await;
@@ -186,7 +186,7 @@ async fn a_copy_shares_the_slices_of_its_source(vol: Volume) {
     assert_eq!(meta.dir_stat(Ino::ROOT).await.unwrap().length, 15);
 }
 
-async fn a_copy_ends_with_its_source(vol: Volume) {
+async fn a_copy_ends_at_the_end_of_its_source(vol: Volume) {
     let meta = vol.client().await;
     let (from, to) = (new_file(&meta, "a").await, new_file(&meta, "b").await);
     write(&meta, from, 0, 100).await;
@@ -212,7 +212,7 @@ async fn a_copy_splits_slices_at_chunk_boundaries(vol: Volume) {
     assert_eq!((references(&meta, first).await, references(&meta, second).await), (3, 2));
 }
 
-async fn a_copy_of_a_hole_hides_what_was_there(vol: Volume) {
+async fn a_copy_of_a_hole_hides_earlier_data(vol: Volume) {
     let meta = vol.client().await;
     let blobs = Blobs::serve(&meta);
     let (from, to) = (new_file(&meta, "a").await, new_file(&meta, "b").await);
@@ -221,12 +221,12 @@ async fn a_copy_of_a_hole_hides_what_was_there(vol: Volume) {
     write_bytes(&meta, &blobs, to, 0, b"abcdefgh").await;
     copy(&meta, (from, 0), (to, 1), 6).await.unwrap();
     assert_eq!(read_bytes(&meta, &blobs, to, 0, 8).await, b"a\0\0\0x\0\0h");
-    // A chunk that is not there at all is a hole as well.
+    // A chunk that does not exist is a hole as well.
     copy(&meta, (from, 2 * CHUNK_SIZE), (to, 0), 3).await.unwrap();
     assert_eq!(read_bytes(&meta, &blobs, to, 0, 8).await, b"\0\0\0\0x\0\0h");
 }
 
-async fn a_copy_goes_from_file_to_file_only(vol: Volume) {
+async fn only_regular_files_are_copied(vol: Volume) {
     let meta = vol.client().await;
     let (file, dir) = (new_file(&meta, "f").await, new_dir(&meta, "d").await);
     write(&meta, file, 0, 10).await;
@@ -285,7 +285,7 @@ async fn flags_of_a_file_decide_how_it_is_opened(vol: Volume) {
     assert_eq!(refused(open(Ino(999), OFlag::O_RDONLY).await), Errno::ENOENT);
 }
 
-async fn a_trashed_file_is_only_read(vol: Volume) {
+async fn a_trashed_file_is_read_only(vol: Volume) {
     let meta = vol.client().await;
     let ino = moved_to_trash(&meta).await;
     let open = async |flags| meta.open_file(&Caller::root(), ino, flags).await.map(drop);
@@ -293,7 +293,7 @@ async fn a_trashed_file_is_only_read(vol: Volume) {
     assert_eq!(refused(open(OFlag::O_RDWR).await), Errno::EPERM);
 }
 
-async fn permissions_are_asked_if_this_client_checks_them(vol: Volume) {
+async fn permissions_are_checked_if_this_client_checks_them(vol: Volume) {
     let meta = vol.client().await;
     let ino = new_file(&meta, "f").await;
     let stranger = Caller { check: true, ..Caller::user(1000, 1000) };
@@ -319,7 +319,7 @@ async fn a_read_only_client_opens_for_reading_only(vol: Volume) {
     assert_eq!(refused(put(&reader, ino, 0, slice).await), Errno::EROFS);
 }
 
-async fn an_access_is_written_if_it_is_due(vol: Volume) {
+async fn an_access_time_is_written_if_it_is_due(vol: Volume) {
     for (atime, is_written) in [(AtimeMode::Never, false), (AtimeMode::Relative, true)] {
         let meta = vol.client_with(Options { atime, ..Options::default() }).await;
         let ino = open_new(&meta, &format!("{atime:?}")).await;
@@ -330,7 +330,7 @@ async fn an_access_is_written_if_it_is_due(vol: Volume) {
         let after = stored_attr(&meta, ino).await;
         assert_eq!(after.atime > before.atime, is_written, "{atime:?}");
         assert_eq!((after.mtime, after.ctime), (before.mtime, before.ctime));
-        // Once is enough, with or without a view that is remembered.
+        // Once is enough, with or without a cached view.
         for _ in 0..2 {
             meta.read(ino, 0).await.unwrap();
             meta.idle().await;
@@ -342,9 +342,9 @@ async fn an_access_is_written_if_it_is_due(vol: Volume) {
 mod logged {
     use super::*;
 
-    on_every_engine! { super::super::with_change_log(); every_change_of_content_has_its_line }
+    on_every_engine! { super::super::with_change_log(); every_change_of_content_is_logged }
 
-    async fn every_change_of_content_has_its_line(vol: Volume) {
+    async fn every_change_of_content_is_logged(vol: Volume) {
         let meta = vol.client().await;
         let _blobs = Blobs::serve(&meta);
         let (a, b) = (open_new(&meta, "a").await, new_file(&meta, "b").await);
@@ -361,7 +361,7 @@ mod logged {
         meta.idle().await;
 
         let ops = log(&meta).await;
-        let sid = meta.facts().sid();
+        let sid = meta.context().sid();
         let (id, chunk) = (slice.id, CHUNK_SIZE);
         for line in [
             format!("WRITE({a},1,5,{id},10,77,7):0"),

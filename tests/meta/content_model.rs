@@ -1,4 +1,4 @@
-//! Random changes of content by two clients, against plain bytes.
+//! Random changes of content by two clients, compared with plain bytes.
 //!
 //! A failure shrinks to a short list of steps; keep it below as a `regression_...` test.
 
@@ -13,12 +13,12 @@ use proptest::test_runner::{Config, TestRunner};
 
 use crate::support::volume::{Volume, setting};
 
-/// The part of each file that is looked at: it lies across the end of the first chunk.
+/// The part of each file that is compared: it spans the end of the first chunk.
 const WINDOW: u64 = 96;
 const BASE: u64 = CHUNK_SIZE - WINDOW / 2;
 const NAMES: [&str; 2] = ["a", "b"];
 
-/// Files are numbered, and so are clients; places and lengths count from the window's begin.
+/// Files and clients are numbered; positions and lengths count from the start of the window.
 #[derive(Debug, Clone)]
 enum Step {
     Write {
@@ -56,7 +56,7 @@ enum Step {
         client: usize,
         file: usize,
     },
-    /// The trash's days go by.
+    /// The days of the trash pass.
     Wait {
         client: usize,
     },
@@ -89,7 +89,7 @@ struct World {
     clients: [Arc<Meta>; 2],
     blobs: Arc<Blobs>,
     files: [Ino; 2],
-    /// What each file should hold from the window's begin to its end.
+    /// The expected content of each file, from the start of the window to its end.
     expected: [Vec<u8>; 2],
 }
 
@@ -97,7 +97,7 @@ impl World {
     async fn new(vol: &Volume) -> Self {
         let clients = [vol.client().await, vol.client().await];
         let blobs = Blobs::serve(&clients[0]);
-        clients[1].serve_slices(blobs.clone());
+        clients[1].attach_slice_store(blobs.clone());
         let files = [new_file(&clients[0], NAMES[0]).await, new_file(&clients[0], NAMES[1]).await];
         for ino in files {
             clients[0].truncate(&Caller::root(), ino, BASE).await.unwrap();
@@ -175,7 +175,7 @@ impl World {
         assert_eq!(bytes, self.expected[file]);
     }
 
-    /// Once both files are gone, so is everything that they held.
+    /// Once both files are removed, all their data is deleted.
     async fn end(self) {
         let here = &self.clients[0];
         for client in &self.clients {
@@ -230,21 +230,21 @@ fn search<F: Future<Output = Volume>>(cases: u32, volume: impl Fn(Setting) -> F)
 }
 
 #[test]
-fn content_is_what_was_written_last_in_memory() {
+fn content_is_the_last_write_in_memory() {
     search(150, Volume::memory_with);
 }
 
 #[test]
-fn content_is_what_was_written_last_in_sqlite() {
+fn content_is_the_last_write_in_sqlite() {
     search(20, Volume::sqlite_with);
 }
 
 #[test]
-fn content_is_what_was_written_last_in_redis() {
+fn content_is_the_last_write_in_redis() {
     search(20, Volume::redis_with);
 }
 
 #[test]
-fn content_is_what_was_written_last_in_tikv() {
+fn content_is_the_last_write_in_tikv() {
     search(20, Volume::tikv_with);
 }

@@ -1,4 +1,4 @@
-//! Many tasks and two clients at one directory or file at once: nothing is lost, nobody gives up.
+//! Many tasks and two clients work on one directory or file: nothing is lost, no operation fails.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::support::volume::{Volume, setting};
 
 crate::on_every_engine! { super::setting();
     sixty_four_tasks_create_in_one_directory,
-    sixty_four_tasks_make_directories_in_one_directory,
+    sixty_four_tasks_create_directories_in_one_directory,
     sixty_four_tasks_append_slices_to_one_file,
     two_clients_create_in_one_directory,
     two_clients_append_to_one_file,
     racing_for_one_name_has_one_winner,
-    creating_in_a_directory_that_goes_leaves_no_orphan,
+    creating_in_a_removed_directory_leaves_no_orphan,
 }
 
 const TASKS: usize = 64;
@@ -30,7 +30,7 @@ async fn all<T>(tasks: Vec<JoinHandle<T>>) -> Vec<T> {
     join_all(tasks).await.into_iter().map(|done| done.expect("no task panics")).collect()
 }
 
-/// 64 tasks that make eight nodes each.
+/// 64 tasks that create eight nodes each.
 fn creators(meta: &Arc<Meta>, dir: Ino, who: &'static str, dirs: bool) -> Vec<JoinHandle<()>> {
     (0..TASKS)
         .map(|task| {
@@ -51,7 +51,7 @@ fn creators(meta: &Arc<Meta>, dir: Ino, who: &'static str, dirs: bool) -> Vec<Jo
         .collect()
 }
 
-/// 64 tasks that append eight slices each; answers the slices.
+/// 64 tasks that append eight slices each; they return the slices.
 fn writers(meta: &Arc<Meta>, ino: Ino) -> Vec<JoinHandle<Vec<SliceId>>> {
     (0..TASKS)
         .map(|_| {
@@ -84,12 +84,12 @@ async fn sixty_four_tasks_create_in_one_directory(vol: Volume) {
     vol.meta.flush().await.expect("flush");
     let inodes = vol.meta.engine().counter(Counter::TotalInodes).await.expect("counter");
     assert_eq!(usize::try_from(inodes).expect("positive"), TASKS * EACH + 1);
-    // Names do not get in each other's way: what little conflicts is repeated once or twice.
+    // Different names do not conflict: the few conflicts are resolved by one or two retries.
     let conflicts = vol.meta.counts().conflicts();
     assert!(conflicts < (TASKS * EACH) as u64 / 4, "{conflicts} conflicts");
 }
 
-async fn sixty_four_tasks_make_directories_in_one_directory(vol: Volume) {
+async fn sixty_four_tasks_create_directories_in_one_directory(vol: Volume) {
     let dir = vol.meta.dir("d").await;
     all(creators(&vol.meta, dir, "a", true)).await;
     assert_eq!(vol.meta.names("d").await.len(), TASKS * EACH);
@@ -103,7 +103,7 @@ async fn sixty_four_tasks_append_slices_to_one_file(vol: Volume) {
     let stored = slices_of(&vol.meta, ino).await;
     assert_eq!(stored.len(), TASKS * EACH);
     assert_eq!(stored.into_iter().collect::<HashSet<_>>(), written);
-    // Writers of one file take turns in this process, so none of them has to plan again.
+    // Writers of one file in this process are serialized, so none of them has to plan again.
     assert_eq!(vol.meta.counts().conflicts(), 0);
 }
 
@@ -146,7 +146,7 @@ async fn racing_for_one_name_has_one_winner(vol: Volume) {
     }
 }
 
-async fn creating_in_a_directory_that_goes_leaves_no_orphan(vol: Volume) {
+async fn creating_in_a_removed_directory_leaves_no_orphan(vol: Volume) {
     let other = vol.client().await;
     for round in 0..30 {
         let path = format!("d{round}");
@@ -166,7 +166,7 @@ async fn creating_in_a_directory_that_goes_leaves_no_orphan(vol: Volume) {
     }
 }
 
-/// What one process does to a volume: creates in `shared` and appends to `file`.
+/// The work of one process: creates nodes in `shared` and appends to `file`.
 async fn work(meta: &Arc<Meta>, who: &'static str) {
     let (dir, ino) = (meta.ino("shared").await, meta.ino("file").await);
     let creators = creators(meta, dir, who, true);
@@ -188,10 +188,10 @@ async fn assert_work_of(processes: usize, meta: &Meta) {
     assert_eq!(stored.len(), processes * TASKS * EACH);
 }
 
-/// Names the volume that this program is to work on as the second process.
+/// The environment variable with the volume that this program uses as the second process.
 const SHARED_VOLUME: &str = "JFS_TEST_SHARED_VOLUME";
 
-/// Alone on a volume of its own; as the second process of the tests below, on theirs.
+/// Uses a volume of its own; as the second process of the tests below, theirs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_process_creates_and_appends() {
     if let Ok(url) = std::env::var(SHARED_VOLUME) {

@@ -1,4 +1,4 @@
-//! What becomes of data that nothing refers to any more, on every engine.
+//! Deleting data that nothing refers to any more, on every engine.
 
 use std::sync::atomic::Ordering;
 
@@ -18,14 +18,14 @@ use crate::support::volume::{Volume, setting};
 
 on_every_engine! { super::setting();
     a_removed_file_leaves_nothing_behind,
-    a_file_that_was_cut_leaves_nothing_behind,
-    a_slice_goes_with_its_last_reference,
-    a_removed_file_that_is_open_goes_with_its_last_handle,
-    a_removed_file_that_is_open_can_be_read_and_written,
-    a_removed_file_goes_at_the_end_of_the_session,
-    without_a_store_dead_slices_wait_for_the_job,
-    a_client_that_deletes_nothing_leaves_dead_slices_to_others,
-    objects_that_cannot_be_deleted_are_tried_again_by_the_job,
+    a_truncated_file_leaves_nothing_behind,
+    a_slice_is_deleted_with_its_last_reference,
+    a_removed_open_file_is_deleted_with_its_last_handle,
+    a_removed_open_file_can_be_read_and_written,
+    a_removed_open_file_is_deleted_when_the_session_ends,
+    without_a_slice_store_unreferenced_slices_wait_for_the_job,
+    a_client_that_deletes_nothing_leaves_unreferenced_slices_to_others,
+    the_job_retries_objects_that_could_not_be_deleted,
     the_job_deletes_data_of_files_removed_an_hour_ago,
     data_of_a_file_that_exists_is_never_deleted,
 }
@@ -46,7 +46,7 @@ async fn a_removed_file_leaves_nothing_behind(vol: Volume) {
     assert_eq!(used_space(&meta).await, before);
 }
 
-async fn a_file_that_was_cut_leaves_nothing_behind(vol: Volume) {
+async fn a_truncated_file_leaves_nothing_behind(vol: Volume) {
     let meta = vol.client().await;
     let blobs = Blobs::serve(&meta);
     let ino = new_file(&meta, "f").await;
@@ -60,7 +60,7 @@ async fn a_file_that_was_cut_leaves_nothing_behind(vol: Volume) {
     assert_nothing_left(&meta).await;
 }
 
-async fn a_slice_goes_with_its_last_reference(vol: Volume) {
+async fn a_slice_is_deleted_with_its_last_reference(vol: Volume) {
     let meta = vol.client().await;
     let blobs = Blobs::serve(&meta);
     let (a, b) = (new_file(&meta, "a").await, new_file(&meta, "b").await);
@@ -76,14 +76,14 @@ async fn a_slice_goes_with_its_last_reference(vol: Volume) {
     assert_nothing_left(&meta).await;
 }
 
-async fn a_removed_file_that_is_open_goes_with_its_last_handle(vol: Volume) {
+async fn a_removed_open_file_is_deleted_with_its_last_handle(vol: Volume) {
     let meta = vol.client().await;
     let blobs = Blobs::serve(&meta);
     let ino = open_new(&meta, "f").await;
     meta.open_file(&Caller::root(), ino, OFlag::O_RDONLY).await.unwrap();
     write_bytes(&meta, &blobs, ino, 0, b"abc").await;
     remove(&meta, "f").await;
-    let (sid, full) = (meta.facts().sid(), used_space(&meta).await);
+    let (sid, full) = (meta.context().sid(), used_space(&meta).await);
     assert_eq!(meta.engine().sustained(sid).await.unwrap(), [ino]);
     meta.close_file(ino).await.unwrap();
     meta.idle().await;
@@ -97,7 +97,7 @@ async fn a_removed_file_that_is_open_goes_with_its_last_handle(vol: Volume) {
     assert_eq!(full - used_space(&meta).await, 4096);
 }
 
-async fn a_removed_file_that_is_open_can_be_read_and_written(vol: Volume) {
+async fn a_removed_open_file_can_be_read_and_written(vol: Volume) {
     let meta = vol.client().await;
     let blobs = Blobs::serve(&meta);
     let ino = open_new(&meta, "f").await;
@@ -107,7 +107,7 @@ async fn a_removed_file_that_is_open_can_be_read_and_written(vol: Volume) {
     assert_eq!(read_bytes(&meta, &blobs, ino, 0, 4).await, b"abde");
 }
 
-async fn a_removed_file_goes_at_the_end_of_the_session(vol: Volume) {
+async fn a_removed_open_file_is_deleted_when_the_session_ends(vol: Volume) {
     let meta = vol.client().await;
     let ino = open_new(&meta, "f").await;
     write(&meta, ino, 0, 10).await;
@@ -121,7 +121,7 @@ async fn a_removed_file_goes_at_the_end_of_the_session(vol: Volume) {
     assert_nothing_left(&other).await;
 }
 
-async fn without_a_store_dead_slices_wait_for_the_job(vol: Volume) {
+async fn without_a_slice_store_unreferenced_slices_wait_for_the_job(vol: Volume) {
     let meta = vol.client().await;
     let ino = new_file(&meta, "f").await;
     let slice = write(&meta, ino, 0, 10).await;
@@ -135,7 +135,7 @@ async fn without_a_store_dead_slices_wait_for_the_job(vol: Volume) {
     assert_nothing_left(&meta).await;
 }
 
-async fn a_client_that_deletes_nothing_leaves_dead_slices_to_others(vol: Volume) {
+async fn a_client_that_deletes_nothing_leaves_unreferenced_slices_to_others(vol: Volume) {
     let meta = vol.client_with(Options { max_deletes: 0, ..Options::default() }).await;
     let blobs = Blobs::serve(&meta);
     let ino = new_file(&meta, "f").await;
@@ -150,7 +150,7 @@ async fn a_client_that_deletes_nothing_leaves_dead_slices_to_others(vol: Volume)
     assert_eq!(blobs.deleted(), sizes(&[slice]));
 }
 
-async fn objects_that_cannot_be_deleted_are_tried_again_by_the_job(vol: Volume) {
+async fn the_job_retries_objects_that_could_not_be_deleted(vol: Volume) {
     let meta = vol.client().await;
     let blobs = Blobs::serve(&meta);
     let ino = new_file(&meta, "f").await;
@@ -171,7 +171,7 @@ async fn the_job_deletes_data_of_files_removed_an_hour_ago(vol: Volume) {
     let ino = new_file(&meta, "f").await;
     write(&meta, ino, 0, 10).await;
     let length = 10;
-    // As a client leaves it that dies right after the removal.
+    // The state that a client leaves if it dies right after the removal.
     let at = Timestamp::now().sec;
     let changes = [
         Change::RemoveEntry(Ino::ROOT, name("f")),
@@ -210,7 +210,7 @@ async fn a_write_that_took_effect_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_write_that_got_lost_is_repeated() {
+async fn a_lost_write_is_repeated() {
     let (vol, store) = fragile().await;
     let meta = vol.client().await;
     let ino = new_file(&meta, "f").await;
@@ -221,7 +221,7 @@ async fn a_write_that_got_lost_is_repeated() {
 }
 
 #[tokio::test]
-async fn slices_of_a_lost_deletion_are_found_by_the_job() {
+async fn the_job_finds_slices_of_a_lost_deletion() {
     let (vol, store) = fragile().await;
     let meta = vol.client().await;
     let blobs = Blobs::serve(&meta);

@@ -5,22 +5,22 @@
 mod support;
 
 mod acl;
-mod beside;
 mod compaction;
+mod concurrent_removal;
 mod content;
 mod content_model;
 mod contention;
 mod garbage;
-mod lost_answers;
+mod lost_replies;
 mod model;
 mod names;
 mod quota;
+mod quota_requests;
 mod reference;
 mod resize;
-mod room;
 mod round_trips;
 mod sessions;
-mod stale;
+mod stale_cache;
 mod tikv;
 mod trees;
 mod usage;

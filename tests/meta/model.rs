@@ -1,4 +1,4 @@
-//! Random operations of several clients against a plain in-memory tree.
+//! Random operations of several clients, compared with a plain in-memory tree.
 //!
 //! A failure shrinks to a short list of steps; keep it below as a `regression_...` test.
 
@@ -9,10 +9,10 @@ use super::reference::{Answer, Model, Path, ROOT, Refusal};
 use crate::support::tree::Tree;
 use crate::support::volume::{Volume, setting, setting_with_trash};
 use jfs::Error;
+use jfs::meta::AttrSet;
+use jfs::meta::CloneMode;
+use jfs::meta::RenameMode;
 use jfs::meta::client::Progress;
-use jfs::meta::op::clone::CloneMode;
-use jfs::meta::op::rename::RenameMode;
-use jfs::meta::op::setattr::AttrSet;
 use jfs::meta::record::{Counter, DirStat, FileKind, QuotaKey, Slice};
 use jfs::meta::{Caller, Ino, Limits, Meta, Name, NodeKind, Timestamp};
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ use proptest::test_runner::{Config, TestError, TestRunner};
 
 /// Clients that take turns.
 const CLIENTS: usize = 3;
-/// Names in every directory; few, so that operations meet.
+/// Names in every directory; few, so that operations collide.
 const NAMES: u8 = 4;
 /// Users, and groups.
 const OWNERS: u32 = 3;
@@ -41,7 +41,7 @@ enum Step {
     Quota(Path),
 }
 
-/// On one line and ready to be pasted into a regression test.
+/// Prints on one line, ready to be pasted into a regression test.
 impl std::fmt::Debug for Step {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -84,7 +84,7 @@ fn mode() -> impl Strategy<Value = RenameMode> {
     ]
 }
 
-/// Lengths around page and chunk borders.
+/// Lengths around page and chunk boundaries.
 fn length() -> impl Strategy<Value = u64> {
     prop_oneof![0..20_000u64, (63u64 << 20)..(67 << 20), Just(64 << 20), (1u64 << 28)..(1 << 29)]
 }
@@ -108,7 +108,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The same steps on a volume and on the model.
+/// Applies the same steps to a volume and to the model.
 struct Run {
     clients: Vec<Arc<Meta>>,
     model: Model,
@@ -118,8 +118,8 @@ struct Run {
 impl Run {
     async fn new(volume: &Volume, keeps_trash: bool) -> Self {
         let mut clients = vec![volume.meta.clone()];
-        // The root's stat is counted when it is first needed. Were it to happen later, it would
-        // include what other clients have yet to report.
+        // The dir stat of the root is counted when it is first needed. Later it would include usage
+        // that other clients have not sent yet.
         volume.meta.check_dir_stats(Ino::ROOT, true).await.expect("dir stats");
         while clients.len() < CLIENTS {
             clients.push(volume.client().await);
@@ -130,14 +130,14 @@ impl Run {
     async fn take(&mut self, turn: usize, step: &Step) {
         let meta = self.clients[turn % CLIENTS].clone();
         let Some((expected, actual)) = self.apply(&meta, step).await else { return };
-        // Dir stats and quotas are only right once everybody has reported: a client that takes away
-        // what another has not reported yet would recount, and count it twice.
+        // Dir stats and quotas are only exact once all clients have sent their usage: a client that
+        // removes what another has not sent yet would recount, and count it twice.
         meta.flush().await.expect("flush");
         let actual = actual.map_err(|error| refusal(&error));
         assert_eq!(actual, expected, "step {turn}: {step:?}");
     }
 
-    /// Steps whose places do not exist are left out: what the kernel never asks.
+    /// Skips steps whose paths do not exist: the kernel never sends such requests.
     async fn apply(&mut self, meta: &Meta, step: &Step) -> Option<(Answer, jfs::Result<()>)> {
         let root = Caller::root();
         Some(match step {
@@ -233,8 +233,8 @@ impl Run {
     ) -> Option<(Answer, jfs::Result<()>)> {
         let src = self.node(meta, from).await?;
         let (dir, name) = self.place(meta, to).await?;
-        // A clone into its own source is a moving target; JuiceFS does not forbid it, we do not
-        // compare it.
+        // Cloning a tree into itself has no fixed result. JuiceFS allows it, but it is not
+        // compared.
         if to.starts_with(from) || self.model.nodes.len() > 200 {
             return None;
         }
@@ -254,7 +254,7 @@ impl Run {
         let limits = Limits { space: Some(1 << 50), inodes: Some(1 << 40) };
         meta.quota_set(QuotaKey::Dir(ino), limits, true).await.expect("quota");
         for client in &self.clients {
-            client.beat().await.expect("heartbeat");
+            client.heartbeat().await.expect("heartbeat");
         }
         self.quotas.insert(ino);
         Some(())
@@ -280,7 +280,7 @@ impl Run {
         }
     }
 
-    /// Everything the volume says against everything the model says.
+    /// Compares everything in the volume with the model.
     async fn compare(&self) {
         self.flush().await;
         let meta = &self.clients[0];
@@ -334,7 +334,7 @@ impl Run {
         let inodes = meta.engine().counter(Counter::TotalInodes).await.expect("counter");
         let (space, nodes) = self.model.usage();
         assert_eq!((used, inodes), (space + hours * 4096, nodes + hours), "volume usage");
-        if meta.facts().setting().user_group_quota {
+        if meta.context().setting().user_group_quota {
             let [users, groups] = self.model.owner_usage();
             self.compare_owners(meta, &users, QuotaKey::User).await;
             self.compare_owners(meta, &groups, QuotaKey::Group).await;
@@ -373,7 +373,7 @@ async fn make(
     }
 }
 
-/// Commits one slice, cut at the end of its chunk. Answers the file offset of its end.
+/// Commits one slice, cut at the end of its chunk. Returns the file offset of its end.
 async fn write(meta: &Meta, ino: Ino, offset: u64, length: u32) -> jfs::Result<u64> {
     const CHUNK: u64 = 1 << 26;
     let (index, at) = (offset / CHUNK, offset % CHUNK);
@@ -408,7 +408,7 @@ fn refusal(error: &Error) -> Refusal {
     }
 }
 
-/// How much work: `JFS_MODEL_CASES` sets more for a long search.
+/// The number of cases; `JFS_MODEL_CASES` sets more for a long search.
 fn cases() -> u32 {
     std::env::var("JFS_MODEL_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(16)
 }
@@ -501,7 +501,7 @@ fn random_operations_with_owner_quotas_on_memory_agree_with_the_model() {
     check(move || Volume::memory_with(setting.clone()), false);
 }
 
-/// Found by the model: a directory swapped with an entry of its own ended up inside itself.
+/// Found by the model: a directory exchanged with an entry of its own ended up inside itself.
 #[tokio::test]
 async fn regression_exchange_of_a_directory_with_its_own_entry_is_refused() {
     let steps = [

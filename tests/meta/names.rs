@@ -3,33 +3,33 @@
 use crate::support::tree::{Tree, name, refused};
 use crate::support::volume::{Volume, setting};
 use jfs::Error;
-use jfs::meta::op::rename::RenameMode;
-use jfs::meta::op::setattr::{AttrSet, TimeSet};
+use jfs::meta::RenameMode;
 use jfs::meta::record::FileKind;
 use jfs::meta::record::attr::flag;
+use jfs::meta::{AttrSet, TimeSet};
 use jfs::meta::{Caller, Ino, Name, NodeKind, Timestamp};
 
 crate::on_every_engine! { super::setting();
     a_new_file_is_found_by_its_name,
-    a_name_that_is_not_there_is_not_found,
-    creating_a_taken_name_exclusively_fails,
-    creating_a_taken_name_opens_the_file,
+    a_missing_name_is_not_found,
+    creating_an_existing_name_exclusively_fails,
+    creating_an_existing_name_opens_the_file,
     creating_over_a_directory_fails,
-    making_in_a_file_fails,
-    making_in_a_missing_directory_fails,
+    creating_in_a_file_fails,
+    creating_in_a_missing_directory_fails,
     a_new_directory_adds_a_link_to_its_parent,
     a_new_file_adds_no_link_to_its_parent,
     a_new_node_gets_the_callers_owner_and_the_masked_mode,
-    a_setgid_directory_hands_down_its_group,
+    new_nodes_inherit_the_group_of_a_setgid_directory,
     a_device_keeps_its_number,
-    an_immutable_directory_takes_no_entries,
+    adding_to_an_immutable_directory_fails,
     a_symlink_reads_back_its_target,
     readlink_of_a_file_is_invalid,
     bad_symlink_targets_are_invalid,
-    a_second_name_raises_the_link_count_and_clears_the_parent,
+    a_second_name_increments_the_link_count_and_clears_the_parent,
     directories_cannot_be_linked,
-    linking_to_a_taken_name_fails,
-    unlink_lowers_the_link_count_until_the_node_is_gone,
+    linking_to_an_existing_name_fails,
+    unlink_decrements_the_link_count_until_the_node_is_gone,
     unlink_of_a_directory_is_not_permitted,
     unlink_of_a_missing_name_is_not_found,
     unlink_of_an_open_file_keeps_it_until_it_is_closed,
@@ -47,7 +47,7 @@ crate::on_every_engine! { super::setting();
     rename_of_a_file_over_a_directory_fails,
     rename_onto_itself_changes_nothing,
     rename_onto_another_name_of_the_same_node_changes_nothing,
-    rename_without_replacing_refuses_a_taken_name,
+    rename_without_replacing_fails_for_an_existing_name,
     exchange_swaps_two_names,
     exchange_of_a_file_and_a_directory_moves_the_link,
     exchange_with_a_missing_name_is_not_found,
@@ -55,7 +55,7 @@ crate::on_every_engine! { super::setting();
     a_directory_cannot_move_deep_below_itself,
     rename_of_a_hard_link_keeps_both_names,
     chmod_changes_mode_and_ctime,
-    chmod_by_a_stranger_is_not_permitted,
+    chmod_by_another_user_is_not_permitted,
     chown_clears_setuid,
     times_can_be_set_and_set_to_now,
     a_listing_has_every_name_once,
@@ -63,7 +63,7 @@ crate::on_every_engine! { super::setting();
     names_may_be_any_bytes_up_to_255,
     names_with_slash_or_too_long_are_refused,
     the_trash_name_is_reserved_in_the_root,
-    a_tree_is_removed_with_all_it_holds,
+    a_tree_is_removed_with_everything_below_it,
     entries_survive_many_pages,
 }
 
@@ -75,17 +75,17 @@ async fn a_new_file_is_found_by_its_name(vol: Volume) {
     assert_eq!(attr.parent, Ino::ROOT);
 }
 
-async fn a_name_that_is_not_there_is_not_found(vol: Volume) {
+async fn a_missing_name_is_not_found(vol: Volume) {
     assert!(matches!(refused(vol.meta.at("nothing").await), Error::NotFound));
 }
 
-async fn creating_a_taken_name_exclusively_fails(vol: Volume) {
+async fn creating_an_existing_name_exclusively_fails(vol: Volume) {
     vol.meta.file("f").await;
     let again = vol.meta.file_by(&Caller::root(), "f", 0o644).await;
     assert!(matches!(refused(again), Error::Exists));
 }
 
-async fn creating_a_taken_name_opens_the_file(vol: Volume) {
+async fn creating_an_existing_name_opens_the_file(vol: Volume) {
     let ino = vol.meta.file("f").await;
     let root = Caller::root();
     let (again, _) =
@@ -100,13 +100,13 @@ async fn creating_over_a_directory_fails(vol: Volume) {
     assert!(matches!(refused(made), Error::Exists));
 }
 
-async fn making_in_a_file_fails(vol: Volume) {
+async fn creating_in_a_file_fails(vol: Volume) {
     let ino = vol.meta.file("f").await;
     let made = vol.meta.mkdir(&Caller::root(), ino, &name("d"), 0o755, 0).await;
     assert!(matches!(refused(made), Error::NotDirectory));
 }
 
-async fn making_in_a_missing_directory_fails(vol: Volume) {
+async fn creating_in_a_missing_directory_fails(vol: Volume) {
     let made = vol.meta.mkdir(&Caller::root(), Ino(4_000_000), &name("d"), 0o755, 0).await;
     assert!(matches!(refused(made), Error::NotFound));
 }
@@ -132,7 +132,7 @@ async fn a_new_node_gets_the_callers_owner_and_the_masked_mode(vol: Volume) {
     assert_eq!((attr.uid, attr.gid, attr.mode), (1000, 100, 0o755));
 }
 
-async fn a_setgid_directory_hands_down_its_group(vol: Volume) {
+async fn new_nodes_inherit_the_group_of_a_setgid_directory(vol: Volume) {
     let owner = Caller::user(1, 50);
     vol.meta.dir_by(&owner, "d", 0o2777).await.expect("mkdir");
     let other = Caller::user(2, 60);
@@ -151,7 +151,7 @@ async fn a_device_keeps_its_number(vol: Volume) {
     assert_eq!((attr.kind, attr.rdev), (FileKind::CharDevice, 0x0103));
 }
 
-async fn an_immutable_directory_takes_no_entries(vol: Volume) {
+async fn adding_to_an_immutable_directory_fails(vol: Volume) {
     let ino = vol.meta.dir("d").await;
     let set = AttrSet { flags: Some(flag::IMMUTABLE), ..AttrSet::default() };
     vol.meta.setattr(&Caller::root(), ino, set).await.expect("setattr");
@@ -179,7 +179,7 @@ async fn bad_symlink_targets_are_invalid(vol: Volume) {
     }
 }
 
-async fn a_second_name_raises_the_link_count_and_clears_the_parent(vol: Volume) {
+async fn a_second_name_increments_the_link_count_and_clears_the_parent(vol: Volume) {
     vol.meta.file("f").await;
     vol.meta.dir("d").await;
     vol.meta.hard_link("f", "d/g").await.expect("link");
@@ -193,13 +193,13 @@ async fn directories_cannot_be_linked(vol: Volume) {
     assert!(matches!(refused(vol.meta.hard_link("d", "e").await), Error::NotPermitted));
 }
 
-async fn linking_to_a_taken_name_fails(vol: Volume) {
+async fn linking_to_an_existing_name_fails(vol: Volume) {
     vol.meta.file("f").await;
     vol.meta.file("g").await;
     assert!(matches!(refused(vol.meta.hard_link("f", "g").await), Error::Exists));
 }
 
-async fn unlink_lowers_the_link_count_until_the_node_is_gone(vol: Volume) {
+async fn unlink_decrements_the_link_count_until_the_node_is_gone(vol: Volume) {
     let ino = vol.meta.file("f").await;
     vol.meta.hard_link("f", "g").await.expect("link");
     vol.meta.rm("f").await.expect("unlink");
@@ -334,7 +334,7 @@ async fn rename_onto_another_name_of_the_same_node_changes_nothing(vol: Volume) 
     assert_eq!(vol.meta.attr("f").await.nlink, 2);
 }
 
-async fn rename_without_replacing_refuses_a_taken_name(vol: Volume) {
+async fn rename_without_replacing_fails_for_an_existing_name(vol: Volume) {
     vol.meta.file("f").await;
     vol.meta.file("g").await;
     let root = Caller::root();
@@ -401,7 +401,7 @@ async fn chmod_changes_mode_and_ctime(vol: Volume) {
     assert_eq!(after.mtime, before.mtime);
 }
 
-async fn chmod_by_a_stranger_is_not_permitted(vol: Volume) {
+async fn chmod_by_another_user_is_not_permitted(vol: Volume) {
     let ino = vol.meta.file("f").await;
     let set = AttrSet { mode: Some(0o777), ..AttrSet::default() };
     let changed = vol.meta.setattr(&Caller::user(5, 5), ino, set).await;
@@ -484,7 +484,7 @@ async fn the_trash_name_is_reserved_in_the_root(vol: Volume) {
     vol.meta.dir("d/.trash").await;
 }
 
-async fn a_tree_is_removed_with_all_it_holds(vol: Volume) {
+async fn a_tree_is_removed_with_everything_below_it(vol: Volume) {
     for path in ["t", "t/a", "t/a/b", "t/c"] {
         vol.meta.dir(path).await;
     }

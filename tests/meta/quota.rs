@@ -1,42 +1,42 @@
-//! Limits: of the volume, of directories, of users and groups.
+//! Limits of the volume, of directories, of users and groups.
 
 use crate::on_every_store;
 use crate::support::store::Store;
 use jfs::error::Error;
+use jfs::meta::RenameMode;
 use jfs::meta::client::{Limits, NodeKind};
-use jfs::meta::op::rename::RenameMode;
 use jfs::meta::record::{FileKind, Quota, QuotaKey};
 use jfs::meta::{Caller, Ino, Meta, Name};
 
 on_every_store! {
-    a_full_volume_takes_no_more,
-    a_volume_without_inodes_takes_no_more,
-    a_quota_counts_what_is_already_there,
+    a_full_volume_refuses_more_space,
+    a_volume_without_free_inodes_refuses_more,
+    a_new_quota_counts_existing_usage,
     a_quota_limits_everything_below,
     the_tightest_quota_above_decides,
-    what_is_removed_can_be_used_again,
-    what_is_in_the_trash_counts_for_no_quota,
+    removed_usage_can_be_used_again,
+    the_trash_counts_for_no_quota,
     a_limit_of_zero_is_no_limit,
     a_quota_changes_one_limit_at_a_time,
-    quotas_that_make_no_sense_are_refused,
-    usage_of_quotas_is_told_to_the_store,
-    another_client_learns_of_a_quota_and_its_usage,
+    invalid_quotas_are_refused,
+    quota_usage_is_sent_to_the_store,
+    another_client_loads_a_quota_and_its_usage,
     usage_below_unknown_ancestors_is_settled,
     moving_a_tree_moves_its_usage,
     a_tree_too_large_for_a_quota_does_not_move_there,
     moving_within_a_full_quota_is_allowed,
-    trees_that_change_places_change_usage,
+    exchanging_trees_exchanges_their_usage,
     a_removed_directory_loses_its_quota,
     a_deleted_quota_limits_nothing,
     a_leftover_record_is_no_quota,
-    setting_a_quota_switches_dir_stats_on,
+    setting_a_quota_enables_dir_stats,
     a_wrong_usage_is_found_and_repaired,
     statfs_shows_the_quotas_above,
     a_user_is_limited,
     a_group_is_limited_by_the_group_of_the_new_node,
     the_first_owner_quota_counts_the_whole_volume,
     a_deleted_owner_quota_still_counts,
-    usage_follows_a_new_owner,
+    usage_moves_to_a_new_owner,
     wrong_owner_usage_is_found_and_repaired,
 }
 
@@ -82,13 +82,13 @@ async fn limit_dir(meta: &Meta, dir: Ino, limits: Limits) -> Quota {
     meta.quota_set(QuotaKey::Dir(dir), limits, false).await.unwrap()
 }
 
-/// Usage of a quota as this client knows it.
+/// The usage of a quota as this client knows it.
 fn used(meta: &Meta, key: QuotaKey) -> (i64, i64) {
-    let quota = meta.facts().quotas.quota(key).unwrap();
+    let quota = meta.context().quotas.quota(key).unwrap();
     (quota.used_space, quota.used_inodes)
 }
 
-/// Usage of a quota as the store has it.
+/// The usage of a quota as stored.
 async fn stored(store: &Store, key: QuotaKey) -> (i64, i64) {
     let quota = store.engine().await.quota(key).await.unwrap().unwrap();
     (quota.used_space, quota.used_inodes)
@@ -101,7 +101,7 @@ fn assert_full<T: std::fmt::Debug>(result: &Result<T, Error>) {
 
 // The volume.
 
-async fn a_full_volume_takes_no_more(store: Store) {
+async fn a_full_volume_refuses_more_space(store: Store) {
     store.format(|setting| setting.capacity = 2 * 4096).await;
     let meta = store.start().await;
     create(&meta, ROOT, "a").await;
@@ -109,7 +109,7 @@ async fn a_full_volume_takes_no_more(store: Store) {
     let third = try_create(&meta, &Caller::root(), ROOT, "c").await;
     assert!(matches!(third, Err(Error::NoSpace)), "{third:?}");
     meta.flush().await.unwrap();
-    meta.beat().await.unwrap();
+    meta.heartbeat().await.unwrap();
     let third = try_create(&meta, &Caller::root(), ROOT, "c").await;
     assert!(matches!(third, Err(Error::NoSpace)), "{third:?}");
     meta.unlink_with(&Caller::root(), ROOT, &name("a"), true).await.unwrap();
@@ -117,7 +117,7 @@ async fn a_full_volume_takes_no_more(store: Store) {
     meta.close().await.unwrap();
 }
 
-async fn a_volume_without_inodes_takes_no_more(store: Store) {
+async fn a_volume_without_free_inodes_refuses_more(store: Store) {
     store.format(|setting| setting.inodes = 1).await;
     let meta = store.start().await;
     create(&meta, ROOT, "a").await;
@@ -128,7 +128,7 @@ async fn a_volume_without_inodes_takes_no_more(store: Store) {
 
 // Directories.
 
-async fn a_quota_counts_what_is_already_there(store: Store) {
+async fn a_new_quota_counts_existing_usage(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
     let dir = mkdir(&meta, ROOT, "d").await;
@@ -174,7 +174,7 @@ async fn the_tightest_quota_above_decides(store: Store) {
     meta.close().await.unwrap();
 }
 
-async fn what_is_removed_can_be_used_again(store: Store) {
+async fn removed_usage_can_be_used_again(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
     let dir = mkdir(&meta, ROOT, "d").await;
@@ -187,7 +187,7 @@ async fn what_is_removed_can_be_used_again(store: Store) {
     meta.close().await.unwrap();
 }
 
-async fn what_is_in_the_trash_counts_for_no_quota(store: Store) {
+async fn the_trash_counts_for_no_quota(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
     let dir = mkdir(&meta, ROOT, "d").await;
@@ -233,7 +233,7 @@ async fn a_quota_changes_one_limit_at_a_time(store: Store) {
     meta.close().await.unwrap();
 }
 
-async fn quotas_that_make_no_sense_are_refused(store: Store) {
+async fn invalid_quotas_are_refused(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
     let file = create(&meta, ROOT, "f").await;
@@ -249,7 +249,7 @@ async fn quotas_that_make_no_sense_are_refused(store: Store) {
     meta.close().await.unwrap();
 }
 
-async fn usage_of_quotas_is_told_to_the_store(store: Store) {
+async fn quota_usage_is_sent_to_the_store(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
     let dir = mkdir(&meta, ROOT, "d").await;
@@ -258,29 +258,29 @@ async fn usage_of_quotas_is_told_to_the_store(store: Store) {
     meta.flush_quotas().await.unwrap();
     meta.flush_quotas().await.unwrap();
     assert_eq!(stored(&store, QuotaKey::Dir(dir)).await, (PAGE, 1));
-    meta.beat().await.unwrap();
+    meta.heartbeat().await.unwrap();
     create(&meta, dir, "b").await;
     assert_eq!(used(&meta, QuotaKey::Dir(dir)), (2 * PAGE, 2));
     meta.close().await.unwrap();
     assert_eq!(stored(&store, QuotaKey::Dir(dir)).await, (2 * PAGE, 2));
 }
 
-async fn another_client_learns_of_a_quota_and_its_usage(store: Store) {
+async fn another_client_loads_a_quota_and_its_usage(store: Store) {
     store.format(|_| {}).await;
     let (one, two) = (store.start().await, store.start().await);
     let dir = mkdir(&one, ROOT, "d").await;
     limit_dir(&one, dir, inodes(2)).await;
     create(&one, dir, "a").await;
     one.flush().await.unwrap();
-    two.beat().await.unwrap();
+    two.heartbeat().await.unwrap();
     create(&two, dir, "b").await;
     assert_full(&try_create(&two, &Caller::root(), dir, "c").await);
     two.flush().await.unwrap();
-    one.beat().await.unwrap();
+    one.heartbeat().await.unwrap();
     assert_full(&try_create(&one, &Caller::root(), dir, "c").await);
     assert_eq!(stored(&store, QuotaKey::Dir(dir)).await, (2 * PAGE, 2));
     one.quota_delete(QuotaKey::Dir(dir)).await.unwrap();
-    two.beat().await.unwrap();
+    two.heartbeat().await.unwrap();
     create(&two, dir, "c").await;
     one.close().await.unwrap();
     two.close().await.unwrap();
@@ -293,10 +293,10 @@ async fn usage_below_unknown_ancestors_is_settled(store: Store) {
     let dir = mkdir(&one, ROOT, "d").await;
     let deep = mkdir(&one, mkdir(&one, dir, "x").await, "y").await;
     create(&one, deep, "f").await;
-    // A record without limits: nothing is asked before the removal, so nothing is known of the
-    // ancestors after it.
+    // A record without limits: the removal checks no quota, so the ancestors are not known after
+    // it.
     limit_dir(&one, dir, Limits { space: Some(0), inodes: Some(0) }).await;
-    two.beat().await.unwrap();
+    two.heartbeat().await.unwrap();
     two.unlink_with(&Caller::root(), deep, &name("f"), true).await.unwrap();
     two.flush_quotas().await.unwrap();
     assert_eq!(stored(&store, QuotaKey::Dir(dir)).await, (2 * PAGE, 2));
@@ -354,7 +354,7 @@ async fn moving_within_a_full_quota_is_allowed(store: Store) {
     meta.close().await.unwrap();
 }
 
-async fn trees_that_change_places_change_usage(store: Store) {
+async fn exchanging_trees_exchanges_their_usage(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
     let (a, b) = (mkdir(&meta, ROOT, "a").await, mkdir(&meta, ROOT, "b").await);
@@ -381,7 +381,7 @@ async fn a_removed_directory_loses_its_quota(store: Store) {
     limit_dir(&meta, dir, inodes(1)).await;
     meta.rmdir(&Caller::root(), ROOT, &name("d")).await.unwrap();
     assert_eq!(meta.quota(QuotaKey::Dir(dir)).await.unwrap(), None);
-    assert!(!meta.facts().quotas.has_dirs());
+    assert!(!meta.context().quotas.has_dirs());
     meta.close().await.unwrap();
 }
 
@@ -404,23 +404,23 @@ async fn a_leftover_record_is_no_quota(store: Store) {
     create(&meta, dir, "a").await;
     let leftover = Quota { used_space: 7, used_inodes: 7, ..Quota::UNLIMITED };
     meta.engine().put_quota(QuotaKey::Dir(dir), &leftover, true).await.unwrap();
-    meta.beat().await.unwrap();
+    meta.heartbeat().await.unwrap();
     assert_eq!(meta.quota(QuotaKey::Dir(dir)).await.unwrap(), None);
     assert!(meta.quota_list().await.unwrap().is_empty());
-    assert!(!meta.facts().quotas.limits_dirs());
+    assert!(!meta.context().quotas.limits_dirs());
     let quota = limit_dir(&meta, dir, inodes(1)).await;
     assert_eq!((quota.used_space, quota.used_inodes), (PAGE, 1));
     meta.close().await.unwrap();
 }
 
-async fn setting_a_quota_switches_dir_stats_on(store: Store) {
+async fn setting_a_quota_enables_dir_stats(store: Store) {
     store.format(|setting| setting.dir_stats = false).await;
     let meta = store.start().await;
     let dir = mkdir(&meta, ROOT, "d").await;
     create(&meta, dir, "a").await;
     let quota = limit_dir(&meta, dir, inodes(2)).await;
     assert_eq!(quota.used_inodes, 1);
-    assert!(meta.facts().setting().dir_stats);
+    assert!(meta.context().setting().dir_stats);
     assert!(meta.stored_setting().await.unwrap().unwrap().dir_stats);
     create(&meta, dir, "b").await;
     assert_full(&try_create(&meta, &Caller::root(), dir, "c").await);
@@ -506,7 +506,7 @@ async fn the_first_owner_quota_counts_the_whole_volume(store: Store) {
     try_create(&meta, &ann, dir, "t").await.unwrap();
     meta.unlink(&ann, dir, &name("t")).await.unwrap();
     meta.quota_set(QuotaKey::User(1000), inodes(4), false).await.unwrap();
-    assert!(meta.facts().setting().user_group_quota);
+    assert!(meta.context().setting().user_group_quota);
     assert_eq!(used(&meta, QuotaKey::User(1000)), (4 * PAGE, 4));
     assert_eq!(stored(&store, QuotaKey::Group(100)).await, (4 * PAGE, 4));
     assert_full(&try_create(&meta, &ann, dir, "more").await);
@@ -529,13 +529,12 @@ async fn a_deleted_owner_quota_still_counts(store: Store) {
     meta.close().await.unwrap();
 }
 
-async fn usage_follows_a_new_owner(store: Store) {
+async fn usage_moves_to_a_new_owner(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
     meta.quota_set(QuotaKey::User(1000), inodes(9), false).await.unwrap();
     let file = try_create(&meta, &Caller::user(1000, 100), ROOT, "f").await.unwrap();
-    let set =
-        jfs::meta::op::setattr::AttrSet { uid: Some(1001), gid: Some(101), ..Default::default() };
+    let set = jfs::meta::AttrSet { uid: Some(1001), gid: Some(101), ..Default::default() };
     meta.setattr(&Caller::root(), file, set).await.unwrap();
     assert_eq!(used(&meta, QuotaKey::User(1000)), (0, 0));
     assert_eq!(used(&meta, QuotaKey::User(1001)), (PAGE, 1));

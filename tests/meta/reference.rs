@@ -1,7 +1,7 @@
-//! A plain in-memory tree that says what a volume should look like after the same operations.
+//! A plain in-memory tree that models a volume after the same operations.
 //!
-//! It knows nothing of records or engines: nodes, names, link counts and lengths. Everything that a
-//! volume keeps as a sum (usage, dir stats, quota usage) is counted from the tree when asked.
+//! It knows nothing of records or engines: only nodes, names, link counts and lengths. All totals
+//! that a volume keeps (usage, dir stats, quota usage) are counted from the tree when asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use jfs::meta::record::{DirStat, FileKind};
 
 pub type Path = Vec<u8>;
 
-/// What an operation should answer.
+/// The expected error of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     NotFound,
@@ -37,7 +37,7 @@ pub struct Node {
 #[derive(Debug, Clone)]
 pub struct Model {
     pub nodes: BTreeMap<usize, Node>,
-    /// Every entry in the trash: where the node was, and the node.
+    /// All entries in the trash: the former directory and name of the node, and the node.
     trash: BTreeSet<(usize, u8, usize)>,
     keeps_trash: bool,
     next: usize,
@@ -51,7 +51,7 @@ impl Model {
         Self { nodes: BTreeMap::from([(ROOT, root)]), trash: BTreeSet::new(), keeps_trash, next: 1 }
     }
 
-    /// The node at a path: the first missing or wrong step refuses.
+    /// The node at a path: the first missing or wrong step fails.
     pub fn find(&self, path: &[u8]) -> Result<usize, Refusal> {
         let mut at = ROOT;
         for name in path {
@@ -127,7 +127,7 @@ impl Model {
         Ok(())
     }
 
-    /// Removes a whole tree, past the trash.
+    /// Removes a whole tree permanently.
     pub fn remove_tree(&mut self, path: &[u8]) -> Answer {
         let (dir, name) = self.place(path)?;
         let id = *self.nodes[&dir].children.get(&name).ok_or(Refusal::NotFound)?;
@@ -220,7 +220,7 @@ impl Model {
         Ok(())
     }
 
-    /// Bytes written up to `end`.
+    /// Bytes are written up to `end`.
     pub fn grow(&mut self, path: &[u8], end: u64) -> Answer {
         let id = self.find(path)?;
         if self.nodes[&id].kind != FileKind::File {
@@ -244,7 +244,7 @@ impl Model {
         if self.nodes[&dir].children.contains_key(&name) {
             return Err(Refusal::Exists);
         }
-        // The copy is taken of the tree as it is before the copy is in it.
+        // The copy is made of the tree as it is without the copy.
         let before = self.clone();
         let copy = self.copy_from(&before, id, dir);
         self.dir(dir).children.insert(name, copy);
@@ -265,7 +265,8 @@ impl Model {
         copy
     }
 
-    /// A node loses a name: to the trash, unless another link of it lies there under the same.
+    /// Removes a name of a node: to the trash, unless another link of it is there under the same
+    /// name.
     fn drop_name(&mut self, dir: usize, name: u8, id: usize) {
         let place = (dir, name, id);
         if self.keeps_trash && (self.nodes[&id].names == 1 || !self.trash.contains(&place)) {
@@ -324,7 +325,7 @@ impl Model {
         stat
     }
 
-    /// Space and inodes of everything below a directory, each name counted.
+    /// Space and inodes of everything below a directory, counting each name.
     pub fn below(&self, id: usize) -> (i64, i64) {
         let (mut space, mut inodes) = (0, 0);
         for child in self.nodes[&id].children.values() {
@@ -335,7 +336,7 @@ impl Model {
         (space, inodes)
     }
 
-    /// Every path with its node, the root first.
+    /// All paths with their nodes, the root first.
     pub fn walk(&self) -> Vec<(Path, usize)> {
         let mut all = vec![(Path::new(), ROOT)];
         let mut at = 0;
@@ -351,7 +352,7 @@ impl Model {
         all
     }
 
-    /// Link count: names, or two and a sub-directory each.
+    /// The link count: names, or for a directory two plus its sub-directories.
     pub fn nlink(&self, id: usize) -> u32 {
         let node = &self.nodes[&id];
         if node.kind != FileKind::Dir {

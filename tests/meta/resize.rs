@@ -17,10 +17,10 @@ use crate::support::volume::{Volume, setting};
 on_every_engine! { super::setting();
     a_resized_file_gets_zero_records_where_they_are_needed,
     bytes_cut_off_do_not_come_back,
-    a_truncated_file_gives_its_space_back,
+    a_truncated_file_frees_its_space,
     truncating_to_the_same_length_changes_the_times_only,
-    what_may_not_be_truncated_is_not,
-    a_very_long_file_is_cut_and_grown_without_walking_over_its_chunks,
+    forbidden_truncates_fail,
+    a_very_long_file_is_truncated_without_visiting_every_chunk,
     lengths_past_the_largest_file_are_refused,
     fallocate_grows_the_file_and_stores_nothing,
     fallocate_can_keep_the_size,
@@ -28,7 +28,7 @@ on_every_engine! { super::setting();
     punching_past_the_end_stores_nothing_there,
     a_zeroed_range_may_grow_the_file,
     a_hole_over_very_many_chunks_touches_only_those_that_exist,
-    what_may_not_be_allocated_is_not,
+    forbidden_allocations_fail,
 }
 
 async fn a_resized_file_gets_zero_records_where_they_are_needed(vol: Volume) {
@@ -60,7 +60,7 @@ async fn bytes_cut_off_do_not_come_back(vol: Volume) {
     assert_eq!(read_bytes(&meta, &blobs, ino, base, 8).await, b"ab\0\0\0\0\0\0");
 }
 
-async fn a_truncated_file_gives_its_space_back(vol: Volume) {
+async fn a_truncated_file_frees_its_space(vol: Volume) {
     let meta = vol.client().await;
     let ino = new_file(&meta, "f").await;
     resize(&meta, ino, 10 * 4096).await;
@@ -82,7 +82,7 @@ async fn truncating_to_the_same_length_changes_the_times_only(vol: Volume) {
     assert_eq!(records(&meta, ino, 0).await.len(), 1);
 }
 
-async fn what_may_not_be_truncated_is_not(vol: Volume) {
+async fn forbidden_truncates_fail(vol: Volume) {
     let meta = vol.client().await;
     let root = Caller::root();
     let dir = new_dir(&meta, "d").await;
@@ -98,7 +98,7 @@ async fn what_may_not_be_truncated_is_not(vol: Volume) {
     meta.truncate_open(&root, trashed, 1).await.unwrap();
 }
 
-async fn a_very_long_file_is_cut_and_grown_without_walking_over_its_chunks(vol: Volume) {
+async fn a_very_long_file_is_truncated_without_visiting_every_chunk(vol: Volume) {
     let meta = vol.client().await;
     let ino = new_file(&meta, "f").await;
     let far = 3_000_000;
@@ -187,7 +187,7 @@ async fn a_hole_over_very_many_chunks_touches_only_those_that_exist(vol: Volume)
     assert_eq!(records(&meta, ino, 3_000_001).await, []);
 }
 
-async fn what_may_not_be_allocated_is_not(vol: Volume) {
+async fn forbidden_allocations_fail(vol: Volume) {
     let meta = vol.client().await;
     let root = Caller::root();
     let (none, keep) = (FallocateFlags::empty(), FallocateFlags::FALLOC_FL_KEEP_SIZE);

@@ -1,9 +1,9 @@
-//! How many requests each operation costs on Redis when nobody interferes.
+//! The requests that each operation takes on Redis without concurrent clients.
 
 use std::sync::Arc;
 
+use jfs::meta::RenameMode;
 use jfs::meta::engine::redis::{self, RedisEngine};
-use jfs::meta::op::rename::RenameMode;
 use jfs::meta::record::{FileKind, Slice};
 use jfs::meta::{Caller, Ino, Meta, Name, NodeKind, Options, Registration, Timestamp};
 use nix::fcntl::{FallocateFlags, OFlag};
@@ -33,7 +33,7 @@ impl Counted {
     ) -> Self {
         let options = Options {
             no_background_jobs: true,
-            // No heartbeat either: only what the test asks for is counted.
+            // No heartbeat either: only the test's requests are counted.
             heartbeat: std::time::Duration::ZERO,
             ..Options::default()
         };
@@ -43,7 +43,7 @@ impl Counted {
         }
         meta.load().await.expect("load");
         meta.start(Registration::None).await.expect("start");
-        // Ids come in batches, and the trash has a directory per hour: both are there already.
+        // Ids are allocated in batches, and the trash has a directory per hour: both exist already.
         meta.file("warm").await;
         meta.new_slice().await.expect("slice id");
         meta.rm("warm").await.expect("unlink");
@@ -56,11 +56,12 @@ impl Counted {
         Self::start(self.url.clone(), engine, None).await
     }
 
-    /// Requests sent by `work` alone: flushing runs beside it, so the fewest of some tries count.
+    /// The requests of `work` alone: flushing runs concurrently, so the minimum of several runs
+    /// counts.
     async fn count<T>(&self, mut work: impl AsyncFnMut(usize) -> T) -> u64 {
         let mut fewest = u64::MAX;
         for attempt in 0..5 {
-            // What the last one left to do is not this one's.
+            // Work left by the last run must not count for this one.
             self.meta.idle().await;
             let before = self.engine.round_trips();
             work(attempt).await;
@@ -71,7 +72,7 @@ impl Counted {
 }
 
 #[tokio::test]
-async fn getattr_and_lookup_take_one() {
+async fn getattr_and_lookup_take_one_request() {
     let vol = Counted::new(setting()).await;
     let ino = vol.meta.file("f").await;
     let root = Caller::root();
@@ -83,7 +84,7 @@ async fn getattr_and_lookup_take_one() {
 }
 
 #[tokio::test]
-async fn making_takes_one_in_a_directory_that_is_known() {
+async fn creating_takes_one_request_in_a_known_directory() {
     let vol = Counted::new(setting()).await;
     let root = Caller::root();
     let made = vol.count(async |i| {
@@ -103,7 +104,7 @@ async fn making_takes_one_in_a_directory_that_is_known() {
 }
 
 #[tokio::test]
-async fn making_takes_two_in_a_directory_that_is_not_known() {
+async fn creating_takes_two_requests_in_an_unknown_directory() {
     let vol = Counted::new(setting()).await;
     let root = Caller::root();
     let mut dirs = Vec::new();
@@ -120,7 +121,7 @@ async fn making_takes_two_in_a_directory_that_is_not_known() {
 }
 
 #[tokio::test]
-async fn removing_takes_one_if_the_name_was_looked_up_and_two_otherwise() {
+async fn removing_takes_one_request_if_the_name_was_looked_up_and_two_otherwise() {
     for setting in [setting(), setting_with_trash()] {
         let vol = Counted::new(setting).await;
         let root = Caller::root();
@@ -141,7 +142,7 @@ async fn removing_takes_one_if_the_name_was_looked_up_and_two_otherwise() {
             unlink(called).await;
         });
         assert_eq!(looked_up.await, 1 + 1);
-        // That it is empty takes a look.
+        // Whether it is empty must be read.
         let emptied = vol.count(async |i| {
             let called = name(format!("d{i}"));
             vol.meta.lookup(&root, Ino::ROOT, &called).await.expect("lookup");
@@ -152,7 +153,7 @@ async fn removing_takes_one_if_the_name_was_looked_up_and_two_otherwise() {
 }
 
 #[tokio::test]
-async fn renaming_takes_one_if_both_names_were_looked_up_and_two_otherwise() {
+async fn renaming_takes_one_request_if_both_names_were_looked_up_and_two_otherwise() {
     let vol = Counted::new(setting()).await;
     let root = Caller::root();
     let dir = vol.meta.dir("d").await;
@@ -181,7 +182,7 @@ async fn renaming_takes_one_if_both_names_were_looked_up_and_two_otherwise() {
 }
 
 #[tokio::test]
-async fn linking_takes_one_if_the_node_was_seen() {
+async fn linking_takes_one_request_if_the_node_is_known() {
     let vol = Counted::new(setting()).await;
     let (ino, root) = (vol.meta.file("f").await, Caller::root());
     let linked = vol.count(async |i| {
@@ -191,7 +192,7 @@ async fn linking_takes_one_if_the_node_was_seen() {
 }
 
 #[tokio::test]
-async fn what_another_client_changed_meanwhile_costs_requests_and_nothing_else() {
+async fn changes_by_another_client_cost_requests_and_nothing_else() {
     let vol = Counted::new(setting()).await;
     let other = vol.another().await;
     let root = Caller::root();
@@ -216,7 +217,7 @@ async fn what_another_client_changed_meanwhile_costs_requests_and_nothing_else()
 }
 
 #[tokio::test]
-async fn a_write_commit_takes_one_if_nobody_else_writes() {
+async fn committing_a_write_takes_one_request_without_other_writers() {
     let vol = Counted::new(setting()).await;
     let ino = vol.meta.file("f").await;
     let written = vol.count(async |i| {
@@ -229,7 +230,7 @@ async fn a_write_commit_takes_one_if_nobody_else_writes() {
 }
 
 #[tokio::test]
-async fn a_read_takes_one_and_none_if_the_chunk_is_known() {
+async fn a_read_takes_one_request_and_none_if_the_chunk_is_known() {
     let vol = Counted::new(setting()).await;
     let ino = vol.meta.file("f").await;
     vol.meta.fill("f", 100).await;
@@ -243,7 +244,7 @@ async fn a_read_takes_one_and_none_if_the_chunk_is_known() {
 }
 
 #[tokio::test]
-async fn opening_takes_one_and_closing_none() {
+async fn opening_takes_one_request_and_closing_none() {
     let vol = Counted::new(setting()).await;
     let (ino, root) = (vol.meta.file("f").await, Caller::root());
     let opened = vol.count(async |_| {
@@ -254,7 +255,7 @@ async fn opening_takes_one_and_closing_none() {
 }
 
 #[tokio::test]
-async fn resizing_and_punching_take_two() {
+async fn resizing_and_punching_take_two_requests() {
     let vol = Counted::new(setting()).await;
     let (ino, root) = (vol.meta.file("f").await, Caller::root());
     let resized = vol.count(async |i| {
@@ -269,7 +270,7 @@ async fn resizing_and_punching_take_two() {
 }
 
 #[tokio::test]
-async fn a_listing_with_attrs_takes_two_per_4096_entries() {
+async fn a_listing_with_attrs_takes_two_requests_per_4096_entries() {
     const COUNT: u64 = 20_000;
     let vol = Counted::new(setting()).await;
     let dir = vol.meta.dir("d").await;
@@ -286,6 +287,6 @@ async fn a_listing_with_attrs_takes_two_per_4096_entries() {
         assert_eq!(vol.meta.entries(dir, true).await.expect("listing").len() as u64, COUNT);
     });
     let pages = COUNT.div_ceil(4096);
-    // A scan step may answer a little less than asked for.
+    // A scan step may return slightly fewer entries than requested.
     assert!(requests.await <= 2 * (pages + 2), "{pages} pages");
 }

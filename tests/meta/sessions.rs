@@ -1,4 +1,4 @@
-//! The client's own life: formatting, opening, sessions, heartbeats, jobs.
+//! Formatting, opening, sessions, heartbeats, jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,42 +17,42 @@ on_every_store! {
     a_fresh_volume_has_a_root_and_a_trash,
     a_volume_without_trash_has_no_trash_node,
     an_empty_store_is_refused,
-    a_setting_that_cannot_be_used_changes_nothing,
+    an_invalid_setting_changes_nothing,
     a_frozen_field_is_refused_by_its_name,
-    force_changes_even_what_is_frozen,
-    the_uuid_stays_and_secrets_follow_it,
+    force_changes_frozen_fields,
+    the_uuid_is_kept_and_secrets_are_encrypted_with_it,
     secrets_stay_encrypted_when_the_setting_is_rewritten,
-    plain_secrets_stay_plain_until_asked_for,
-    keys_nobody_knows_survive_a_rewrite,
-    features_only_go_forward,
+    plain_secrets_stay_plain_unless_encryption_is_requested,
+    unknown_keys_survive_a_rewrite,
+    features_cannot_be_disabled,
     dir_stats_stay_while_a_directory_has_a_quota,
-    a_trash_node_appears_when_the_trash_is_switched_on,
+    a_trash_node_is_created_when_the_trash_is_enabled,
     a_volume_for_newer_clients_is_refused,
-    a_session_tells_who_it_is,
+    a_session_record_identifies_its_client,
     sessions_are_numbered,
     tools_and_read_only_clients_leave_no_record,
     a_read_only_client_changes_nothing,
-    a_session_is_taken_over_with_its_number,
+    a_resumed_session_keeps_its_id,
     a_client_starts_once,
     closing_removes_the_session_and_is_idempotent,
-    closing_lets_go_of_removed_files_and_locks,
+    closing_releases_removed_files_and_locks,
     an_open_file_without_a_name_can_get_one_from_its_own_client,
     handing_over_keeps_the_session,
     handing_over_keeps_removed_files_and_locks,
     a_heartbeat_extends_the_session,
-    a_session_that_was_cleaned_up_comes_back,
-    a_session_without_heartbeats_lives_long,
-    a_changed_setting_is_announced,
-    another_volume_in_its_place_is_fatal,
+    a_session_that_was_cleaned_up_is_registered_again,
+    a_session_without_heartbeats_lasts_long,
+    a_changed_setting_is_published,
+    a_different_volume_in_the_store_is_fatal,
     a_volume_that_vanished_is_fatal,
     newer_metadata_is_fatal,
     the_heartbeat_runs_by_itself,
     stale_sessions_are_cleaned_up,
-    what_a_stale_session_held_goes_with_it,
+    a_stale_session_releases_what_it_held,
     a_late_session_is_left_alone,
     sessions_and_quotas_are_in_the_change_log,
     the_change_log_is_trimmed,
-    jobs_are_done_by_one_client,
+    jobs_are_run_by_one_client,
     closing_ends_every_task,
 }
 
@@ -65,7 +65,7 @@ async fn stored(store: &Store) -> Setting {
     Setting::decode(&raw).unwrap()
 }
 
-/// Writes a setting behind the back of every client.
+/// Writes a setting without any client noticing.
 async fn overwrite(store: &Store, setting: &Setting) {
     let engine = store.engine().await;
     let Record::Attr(Some(root)) = engine.read(&[Key::Attr(Ino::ROOT)]).await.unwrap().remove(0)
@@ -108,7 +108,7 @@ async fn an_empty_store_is_refused(store: Store) {
     assert!(error.to_string().contains("holds no volume"), "{error}");
 }
 
-async fn a_setting_that_cannot_be_used_changes_nothing(store: Store) {
+async fn an_invalid_setting_changes_nothing(store: Store) {
     let meta = Meta::attach(store.url(), Options::default()).await.unwrap();
     for (bad, what) in [
         (Setting { name: "A".into(), ..setting() }, "volume name"),
@@ -140,7 +140,7 @@ async fn a_frozen_field_is_refused_by_its_name(store: Store) {
     assert_eq!(stored(&store).await, old);
 }
 
-async fn force_changes_even_what_is_frozen(store: Store) {
+async fn force_changes_frozen_fields(store: Store) {
     store.format(|_| {}).await;
     let meta = store.open().await;
     let new = Setting { name: "other".into(), block_size: 1024, ..setting() };
@@ -148,7 +148,7 @@ async fn force_changes_even_what_is_frozen(store: Store) {
     assert_eq!(stored(&store).await, new);
 }
 
-async fn the_uuid_stays_and_secrets_follow_it(store: Store) {
+async fn the_uuid_is_kept_and_secrets_are_encrypted_with_it(store: Store) {
     let old = store.format(|_| {}).await;
     let meta = store.open().await;
     let mut new = Setting { secret_key: Secret::new("sesame"), capacity: 1 << 30, ..setting() };
@@ -175,7 +175,7 @@ async fn secrets_stay_encrypted_when_the_setting_is_rewritten(store: Store) {
     assert_eq!(read.secret_key.expose(), "other");
 }
 
-async fn plain_secrets_stay_plain_until_asked_for(store: Store) {
+async fn plain_secrets_stay_plain_unless_encryption_is_requested(store: Store) {
     let mut setting = store.format(|_| {}).await;
     setting.secret_key = Secret::new("plain");
     overwrite(&store, &setting).await;
@@ -187,7 +187,7 @@ async fn plain_secrets_stay_plain_until_asked_for(store: Store) {
     assert!(stored(&store).await.key_encrypted);
 }
 
-async fn keys_nobody_knows_survive_a_rewrite(store: Store) {
+async fn unknown_keys_survive_a_rewrite(store: Store) {
     let mut setting = store.format(|_| {}).await;
     setting.unknown.insert("FromTheFuture".into(), serde_json::json!({"a": 1}));
     overwrite(&store, &setting).await;
@@ -199,7 +199,7 @@ async fn keys_nobody_knows_survive_a_rewrite(store: Store) {
     assert_eq!(read.unknown["FromTheFuture"], serde_json::json!({"a": 1}));
 }
 
-async fn features_only_go_forward(store: Store) {
+async fn features_cannot_be_disabled(store: Store) {
     let old = store.format(|setting| setting.enable_acl = true).await;
     assert_eq!(old.min_client_version, "1.2.0-A");
     let meta = store.open().await;
@@ -227,7 +227,7 @@ async fn dir_stats_stay_while_a_directory_has_a_quota(store: Store) {
     assert!(!stored(&store).await.dir_stats);
 }
 
-async fn a_trash_node_appears_when_the_trash_is_switched_on(store: Store) {
+async fn a_trash_node_is_created_when_the_trash_is_enabled(store: Store) {
     let setting = store.format(|setting| setting.trash_days = 0).await;
     let meta = store.open().await;
     meta.init(Setting { trash_days: 1, ..setting }, false).await.unwrap();
@@ -252,11 +252,11 @@ async fn a_volume_for_newer_clients_is_refused(store: Store) {
 
 // Sessions.
 
-async fn a_session_tells_who_it_is(store: Store) {
+async fn a_session_record_identifies_its_client(store: Store) {
     store.format(|_| {}).await;
     let options = Options { mount_point: "/mnt/jfs".into(), ..quiet() };
     let meta = store.start_with(options).await;
-    let session = meta.engine().session(meta.facts().sid()).await.unwrap().unwrap();
+    let session = meta.engine().session(meta.context().sid()).await.unwrap().unwrap();
     let info = SessionInfo::decode(&session.info).unwrap();
     assert_eq!(info.version, CLIENT_VERSION);
     info.version.parse::<Version>().unwrap();
@@ -272,7 +272,7 @@ async fn a_session_tells_who_it_is(store: Store) {
 async fn sessions_are_numbered(store: Store) {
     store.format(|_| {}).await;
     let (one, two) = (store.start().await, store.start().await);
-    assert_eq!((one.facts().sid(), two.facts().sid()), (Sid(1), Sid(2)));
+    assert_eq!((one.context().sid(), two.context().sid()), (Sid(1), Sid(2)));
     assert_eq!(one.engine().sessions().await.unwrap().len(), 2);
     one.close().await.unwrap();
     two.close().await.unwrap();
@@ -304,10 +304,10 @@ async fn a_read_only_client_changes_nothing(store: Store) {
     assert_eq!(stored(&store).await, setting);
 }
 
-async fn a_session_is_taken_over_with_its_number(store: Store) {
+async fn a_resumed_session_keeps_its_id(store: Store) {
     store.format(|_| {}).await;
     let first = store.start().await;
-    let sid = first.facts().sid();
+    let sid = first.context().sid();
     first.hand_over().await.unwrap();
     let second = store.open().await;
     assert_eq!(second.start(Registration::Resume(sid)).await.unwrap(), sid);
@@ -333,7 +333,7 @@ async fn closing_removes_the_session_and_is_idempotent(store: Store) {
     two.unwrap();
     meta.close().await.unwrap();
     assert!(store.engine().await.sessions().await.unwrap().is_empty());
-    assert_eq!(meta.facts().sid(), Sid(0));
+    assert_eq!(meta.context().sid(), Sid(0));
 }
 
 async fn handing_over_keeps_the_session(store: Store) {
@@ -346,8 +346,8 @@ async fn handing_over_keeps_the_session(store: Store) {
     assert_eq!(engine.counter(Counter::TotalInodes).await.unwrap(), 1);
 }
 
-/// A file that is open, locked and removed by `meta`, and another one that is locked.
-async fn hold_things(meta: &Arc<Meta>) -> (Ino, Ino) {
+/// A file that `meta` has open, locked and removed, and another one that it has locked.
+async fn hold_files_and_locks(meta: &Arc<Meta>) -> (Ino, Ino) {
     let root = Caller::root();
     let made = meta.create(&root, Ino::ROOT, &name("removed"), (0o644, 0), true).await;
     let removed = made.unwrap().0;
@@ -358,7 +358,7 @@ async fn hold_things(meta: &Arc<Meta>) -> (Ino, Ino) {
     (removed, locked)
 }
 
-async fn assert_let_go(store: &Store, sid: Sid, removed: Ino) {
+async fn assert_released(store: &Store, sid: Sid, removed: Ino) {
     let engine = store.engine().await;
     assert_eq!(attr(store, removed).await, None);
     assert!(engine.sustained(sid).await.unwrap().is_empty());
@@ -366,14 +366,14 @@ async fn assert_let_go(store: &Store, sid: Sid, removed: Ino) {
     assert!(engine.session(sid).await.unwrap().is_none());
 }
 
-async fn closing_lets_go_of_removed_files_and_locks(store: Store) {
+async fn closing_releases_removed_files_and_locks(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
-    let sid = meta.facts().sid();
-    let (removed, _) = hold_things(&meta).await;
+    let sid = meta.context().sid();
+    let (removed, _) = hold_files_and_locks(&meta).await;
     assert_eq!(attr(&store, removed).await.unwrap().nlink, 0);
     meta.close().await.unwrap();
-    assert_let_go(&store, sid, removed).await;
+    assert_released(&store, sid, removed).await;
     let engine = store.engine().await;
     assert_eq!(engine.counter(Counter::TotalInodes).await.unwrap(), 1);
     assert_eq!(engine.counter(Counter::UsedSpace).await.unwrap(), 4096);
@@ -382,8 +382,8 @@ async fn closing_lets_go_of_removed_files_and_locks(store: Store) {
 async fn an_open_file_without_a_name_can_get_one_from_its_own_client(store: Store) {
     store.format(|_| {}).await;
     let (meta, other) = (store.start().await, store.start().await);
-    let (root, sid) = (Caller::root(), meta.facts().sid());
-    let (nameless, _) = hold_things(&meta).await;
+    let (root, sid) = (Caller::root(), meta.context().sid());
+    let (nameless, _) = hold_files_and_locks(&meta).await;
     meta.mkdir(&root, Ino::ROOT, &name("d"), 0o755, 0).await.unwrap();
     let (dir, _) = meta.lookup(&root, Ino::ROOT, &name("d")).await.unwrap();
     let refused = other.link(&root, nameless, dir, &name("f")).await;
@@ -398,7 +398,7 @@ async fn an_open_file_without_a_name_can_get_one_from_its_own_client(store: Stor
     let (found, attr) = other.lookup(&root, dir, &name("f")).await.unwrap();
     assert_eq!((found, attr.nlink, attr.parent), (nameless, 1, dir));
 
-    // From here on it is a file like others.
+    // From here on it is an ordinary file.
     other.link(&root, nameless, Ino::ROOT, &name("g")).await.unwrap();
     other.unlink_with(&root, dir, &name("f"), true).await.unwrap();
     other.unlink_with(&root, Ino::ROOT, &name("g"), true).await.unwrap();
@@ -411,8 +411,8 @@ async fn an_open_file_without_a_name_can_get_one_from_its_own_client(store: Stor
 async fn handing_over_keeps_removed_files_and_locks(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
-    let sid = meta.facts().sid();
-    let (removed, locked) = hold_things(&meta).await;
+    let sid = meta.context().sid();
+    let (removed, locked) = hold_files_and_locks(&meta).await;
     meta.hand_over().await.unwrap();
     let next = store.open().await;
     next.start(Registration::Resume(sid)).await.unwrap();
@@ -421,58 +421,58 @@ async fn handing_over_keeps_removed_files_and_locks(store: Store) {
     let held = next.engine().locks_of(sid).await.unwrap();
     assert_eq!(held.iter().map(|lock| lock.ino).collect::<Vec<_>>(), [locked]);
     next.close().await.unwrap();
-    assert_let_go(&store, sid, removed).await;
+    assert_released(&store, sid, removed).await;
 }
 
 async fn a_heartbeat_extends_the_session(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
-    let sid = meta.facts().sid();
+    let sid = meta.context().sid();
     meta.engine().extend_session(sid, 1).await.unwrap();
-    meta.beat().await.unwrap();
+    meta.heartbeat().await.unwrap();
     let expire = meta.engine().session(sid).await.unwrap().unwrap().expire;
     assert!(expire > Timestamp::now().sec + 50, "{expire}");
     meta.close().await.unwrap();
 }
 
-async fn a_session_that_was_cleaned_up_comes_back(store: Store) {
+async fn a_session_that_was_cleaned_up_is_registered_again(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
-    let sid = meta.facts().sid();
+    let sid = meta.context().sid();
     meta.engine().remove_session(sid).await.unwrap();
-    meta.beat().await.unwrap();
+    meta.heartbeat().await.unwrap();
     let session = meta.engine().session(sid).await.unwrap().unwrap();
     assert_eq!(SessionInfo::decode(&session.info).unwrap().version, CLIENT_VERSION);
     meta.close().await.unwrap();
 }
 
-async fn a_session_without_heartbeats_lives_long(store: Store) {
+async fn a_session_without_heartbeats_lasts_long(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start_with(Options { heartbeat: Duration::ZERO, ..quiet() }).await;
-    let sid = meta.facts().sid();
+    let sid = meta.context().sid();
     let expire = meta.engine().session(sid).await.unwrap().unwrap().expire;
     assert!(expire > Timestamp::now().sec + 364 * 86_400, "{expire}");
     meta.engine().remove_session(sid).await.unwrap();
-    meta.beat().await.unwrap();
+    meta.heartbeat().await.unwrap();
     assert!(meta.engine().session(sid).await.unwrap().is_none());
     meta.close().await.unwrap();
 }
 
-async fn a_changed_setting_is_announced(store: Store) {
+async fn a_changed_setting_is_published(store: Store) {
     let setting = store.format(|_| {}).await;
     let meta = store.start().await;
     let mut changes = meta.setting_changes();
-    meta.beat().await.unwrap();
+    meta.heartbeat().await.unwrap();
     assert!(!changes.has_changed().unwrap());
     overwrite(&store, &Setting { capacity: 1 << 30, ..setting }).await;
-    meta.beat().await.unwrap();
+    meta.heartbeat().await.unwrap();
     assert!(changes.has_changed().unwrap());
     assert_eq!(changes.borrow_and_update().capacity, 1 << 30);
-    assert_eq!(meta.facts().setting().capacity, 1 << 30);
+    assert_eq!(meta.context().setting().capacity, 1 << 30);
     meta.close().await.unwrap();
 }
 
-/// Nothing may be written to what is not ours.
+/// Nothing may be written to a volume that was lost.
 async fn assert_lost(store: &Store, meta: &Meta, why: &str) {
     let error = tokio::time::timeout(Duration::from_secs(5), meta.lost()).await.unwrap();
     assert!(error.to_string().contains(why), "{error}");
@@ -484,12 +484,12 @@ async fn assert_lost(store: &Store, meta: &Meta, why: &str) {
     assert_eq!(store.engine().await.sessions().await.ok(), before);
 }
 
-async fn another_volume_in_its_place_is_fatal(store: Store) {
+async fn a_different_volume_in_the_store_is_fatal(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
     meta.mkdir(&Caller::root(), Ino::ROOT, &name("d"), 0o755, 0).await.unwrap();
     overwrite(&store, &setting()).await;
-    assert!(meta.beat().await.is_err());
+    assert!(meta.heartbeat().await.is_err());
     assert_lost(&store, &meta, "now holds").await;
 }
 
@@ -497,7 +497,7 @@ async fn a_volume_that_vanished_is_fatal(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
     store.engine().await.wipe().await.unwrap();
-    assert!(meta.beat().await.is_err());
+    assert!(meta.heartbeat().await.is_err());
     assert_lost(&store, &meta, "holds no volume").await;
 }
 
@@ -505,7 +505,7 @@ async fn newer_metadata_is_fatal(store: Store) {
     let setting = store.format(|_| {}).await;
     let meta = store.start().await;
     overwrite(&store, &Setting { meta_version: 2, ..setting }).await;
-    assert!(meta.beat().await.is_err());
+    assert!(meta.heartbeat().await.is_err());
     assert_lost(&store, &meta, "metadata version 2").await;
 }
 
@@ -530,21 +530,21 @@ async fn stale_sessions_are_cleaned_up(store: Store) {
     }
     assert_eq!(cleaner.run_job(Job::StaleSessions).await.unwrap(), 3);
     let left = engine.sessions().await.unwrap();
-    assert_eq!(left.iter().map(|it| it.sid).collect::<Vec<_>>(), [cleaner.facts().sid()]);
+    assert_eq!(left.iter().map(|it| it.sid).collect::<Vec<_>>(), [cleaner.context().sid()]);
     cleaner.close().await.unwrap();
 }
 
-async fn what_a_stale_session_held_goes_with_it(store: Store) {
+async fn a_stale_session_releases_what_it_held(store: Store) {
     store.format(|_| {}).await;
     let (gone, cleaner) = (store.start().await, store.start().await);
-    let sid = gone.facts().sid();
-    let (removed, locked) = hold_things(&gone).await;
+    let sid = gone.context().sid();
+    let (removed, locked) = hold_files_and_locks(&gone).await;
     gone.flush().await.unwrap();
     gone.engine().extend_session(sid, Timestamp::now().sec - 10).await.unwrap();
     let lock = cleaner.flock(locked, LockOwner(8), Some(LockKind::Write), false).await;
     assert!(matches!(lock, Err(Error::WouldBlock)), "{lock:?}");
     assert_eq!(cleaner.run_job(Job::StaleSessions).await.unwrap(), 1);
-    assert_let_go(&store, sid, removed).await;
+    assert_released(&store, sid, removed).await;
     cleaner.flock(locked, LockOwner(8), Some(LockKind::Write), false).await.unwrap();
     cleaner.close().await.unwrap();
     assert_eq!(store.engine().await.counter(Counter::TotalInodes).await.unwrap(), 1);
@@ -553,7 +553,7 @@ async fn what_a_stale_session_held_goes_with_it(store: Store) {
 async fn a_late_session_is_left_alone(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
-    let sid = meta.facts().sid();
+    let sid = meta.context().sid();
     meta.engine().extend_session(sid, Timestamp::now().sec - 10).await.unwrap();
     assert_eq!(meta.run_job(Job::StaleSessions).await.unwrap(), 0);
     assert!(meta.engine().session(sid).await.unwrap().is_some());
@@ -588,13 +588,13 @@ async fn the_change_log_is_trimmed(store: Store) {
     meta.close().await.unwrap();
 }
 
-async fn jobs_are_done_by_one_client(store: Store) {
+async fn jobs_are_run_by_one_client(store: Store) {
     store.format(|_| {}).await;
     let (one, two) = (store.start().await, store.start().await);
     for job in Job::ALL {
-        assert!(one.take_turn(job).await.unwrap().is_some(), "{job:?}");
-        assert!(two.take_turn(job).await.unwrap().is_none(), "{job:?}");
-        assert!(one.take_turn(job).await.unwrap().is_none(), "{job:?}");
+        assert!(one.run_job_if_due(job).await.unwrap().is_some(), "{job:?}");
+        assert!(two.run_job_if_due(job).await.unwrap().is_none(), "{job:?}");
+        assert!(one.run_job_if_due(job).await.unwrap().is_none(), "{job:?}");
     }
     assert_eq!(one.counts().jobs(), Job::ALL.len() as u64);
     one.close().await.unwrap();

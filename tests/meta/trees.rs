@@ -1,13 +1,13 @@
-//! Trees that are deep, damaged or no trees at all: whatever walks through them comes to an end.
+//! Trees that are deep, damaged or no trees at all: every walk through them ends.
 
 use std::fmt::Write;
 use std::time::Instant;
 
 use jfs::Error;
-use jfs::meta::client::{Limits, Progress, Removal, TreeSummary};
+use jfs::meta::CloneMode;
+use jfs::meta::RenameMode;
+use jfs::meta::client::{Limits, Progress, Removal, TreeSummaryOptions};
 use jfs::meta::engine::{Change, Key, Record};
-use jfs::meta::op::clone::CloneMode;
-use jfs::meta::op::rename::RenameMode;
 use jfs::meta::record::{Attr, DirStat, Entry, FileKind, QuotaKey};
 use jfs::meta::{Caller, Ino, Meta, NodeKind, Options, Registration, Timestamp};
 
@@ -17,15 +17,15 @@ use crate::support::rig::long;
 use crate::support::tree::{Tree, name, refused};
 use crate::support::volume::{Volume, setting, setting_with_trash};
 
-/// Levels of a deep tree; nested futures overflow a stack at some hundreds.
+/// Levels of a deep tree; recursive futures overflow a stack at some hundreds.
 const DEEP: u64 = 20_000;
 const MODE: CloneMode = CloneMode { preserve: true, umask: 0 };
 
 crate::on_every_engine! { super::setting();
     a_directory_that_is_listed_below_itself_is_not_entered,
-    directories_in_a_ring_are_left,
+    directories_in_a_cycle_are_skipped,
     a_directory_with_two_names_is_removed_once,
-    a_removal_leaves_directories_alone_that_lie_elsewhere,
+    a_removal_skips_directories_with_another_parent,
     an_entry_whose_directory_is_missing_is_removed,
 }
 
@@ -42,7 +42,7 @@ async fn commit(meta: &Meta, changes: &[Change]) {
     meta.engine().begin().commit(changes).await.unwrap();
 }
 
-/// A directory in a directory in a directory; answers the deepest.
+/// Creates nested directories; returns the deepest.
 async fn dig(meta: &Meta, top: Ino, levels: u64) -> Ino {
     let first = 1_000_000;
     let mut changes = vec![
@@ -66,14 +66,14 @@ async fn dig(meta: &Meta, top: Ino, levels: u64) -> Ino {
 }
 
 #[tokio::test]
-async fn a_deep_tree_is_added_up_cloned_compacted_and_removed() {
+async fn a_deep_tree_is_summarized_cloned_compacted_and_removed() {
     let vol = Volume::memory_with(setting()).await;
     go_deep(&vol, DEEP).await;
 }
 
-/// Run with `--nocapture`, it tells what each depth costs.
+/// With `--nocapture`, it prints what each depth costs.
 #[tokio::test]
-async fn a_deeper_tree_costs_no_more_for_each_level_on_any_kind_of_store() {
+async fn the_cost_per_level_does_not_grow_with_depth_on_any_engine() {
     let depths = if long() { [25_000, 50_000, 100_000] } else { [200, 400, 800] };
     for levels in depths {
         for vol in [
@@ -87,7 +87,7 @@ async fn a_deeper_tree_costs_no_more_for_each_level_on_any_kind_of_store() {
     }
 }
 
-/// Everything that can be done to a deep tree; answers how long each thing took.
+/// All operations on a deep tree; returns how long each took.
 async fn go_deep(vol: &Volume, levels: u64) -> String {
     let (meta, root) = (&vol.meta, Caller::root());
     let mut took = String::new();
@@ -104,7 +104,7 @@ async fn go_deep(vol: &Volume, levels: u64) -> String {
         assert_eq!((sum.files, sum.dirs), (0, levels + 1), "strict: {strict}");
     }
     tell("summed twice");
-    let how = TreeSummary { depth: 255, top: 255, strict: false };
+    let how = TreeSummaryOptions { depth: 255, top: 255, strict: false };
     let tree = meta.tree_summary(&root, top, how, &Progress::default()).await.unwrap();
     assert_eq!(tree.dirs, levels + 1);
     tell("summary");
@@ -130,7 +130,7 @@ async fn go_deep(vol: &Volume, levels: u64) -> String {
 }
 
 #[tokio::test]
-async fn a_quota_counts_however_deep_its_directory_is_used() {
+async fn a_quota_counts_usage_at_any_depth() {
     let vol = Volume::memory_with(setting()).await;
     let (meta, root) = (&vol.meta, Caller::root());
     let top = meta.dir("top").await;
@@ -152,7 +152,7 @@ async fn within(job: &str, work: impl Future<Output = ()>) {
     tokio::time::timeout(patience, work).await.unwrap_or_else(|_| panic!("{job} does not end"));
 }
 
-/// Everything that walks through a tree.
+/// All operations that walk a tree.
 async fn walk_all(meta: &Meta, top: Ino) {
     let (root, progress) = (Caller::root(), Progress::default());
     within("a summary", async {
@@ -163,7 +163,7 @@ async fn walk_all(meta: &Meta, top: Ino) {
         let _ = meta.summary(top, true).await.unwrap();
     })
     .await;
-    let how = TreeSummary { depth: 3, top: 10, strict: false };
+    let how = TreeSummaryOptions { depth: 3, top: 10, strict: false };
     let work = meta.tree_summary(&root, top, how, &progress);
     within("a summary of a tree", async {
         let _ = work.await.unwrap();
@@ -201,7 +201,7 @@ async fn a_directory_that_is_listed_below_itself_is_not_entered(vol: Volume) {
     assert!(meta.names("").await.is_empty());
 }
 
-async fn directories_in_a_ring_are_left(vol: Volume) {
+async fn directories_in_a_cycle_are_skipped(vol: Volume) {
     let meta = &vol.meta;
     let limits = Limits { space: None, inodes: Some(1000) };
     meta.quota_set(QuotaKey::Dir(Ino::ROOT), limits, false).await.unwrap();
@@ -228,7 +228,7 @@ async fn directories_in_a_ring_are_left(vol: Volume) {
     })
     .await;
     assert!(meta.getattr(dir).await.is_ok());
-    // Named from above, the ring is a tree whose top is listed below.
+    // With an entry in the root, the cycle is a tree whose top is listed below itself.
     commit(meta, &[entry(Ino::ROOT, "ring", a)]).await;
     within("adding it up", async {
         let _ = client.summary(a, true).await.unwrap();
@@ -253,7 +253,7 @@ async fn a_directory_with_two_names_is_removed_once(vol: Volume) {
     assert!(meta.names("").await.is_empty());
 }
 
-async fn a_removal_leaves_directories_alone_that_lie_elsewhere(vol: Volume) {
+async fn a_removal_skips_directories_with_another_parent(vol: Volume) {
     let meta = &vol.meta;
     let top = meta.dir("top").await;
     let other = meta.dir("other").await;
@@ -287,13 +287,13 @@ fn raw_entry(kind: u8, ino: Ino) -> String {
 }
 
 #[tokio::test]
-async fn names_that_are_none_are_not_listed_and_go_with_their_directory() {
+async fn invalid_names_are_not_listed_and_are_removed_with_their_directory() {
     let (vol, ask) = raw().await;
     let meta = &vol.meta;
     let (top, other) = (meta.dir("top").await, meta.dir("other").await);
     meta.file("other/f").await;
     meta.file("top/f").await;
-    // As a clone into the name `..` once left it: a directory of its own.
+    // As a clone to the name `..` once left it: a directory of its own.
     let own = Ino(1_000_001);
     put_node(meta, own, &dir_in(top, 2)).await;
     for (at, kind, ino) in [
@@ -337,13 +337,13 @@ async fn a_damaged_attr_or_entry_hides_nothing_else() {
         assert_eq!(entry.attr.is_some(), entry.ino != bad, "{}", entry.name);
     }
     assert!(meta.getattr(good).await.is_ok());
-    // Others are removed with their directory, and so are these.
+    // Other entries are removed with their directory, and so are these.
     meta.remove_tree(&Caller::root(), Ino::ROOT, &name("top"), true).await.unwrap();
     assert!(meta.names("").await.is_empty());
 }
 
 #[tokio::test]
-async fn what_stays_in_one_hour_of_the_trash_does_not_keep_the_rest() {
+async fn a_failure_in_one_trash_hour_does_not_block_the_others() {
     let vol = Volume::memory_with(setting_with_trash()).await;
     let meta = &vol.meta;
     for number in 0..50 {
@@ -365,7 +365,7 @@ async fn what_stays_in_one_hour_of_the_trash_does_not_keep_the_rest() {
 }
 
 #[tokio::test]
-async fn a_removal_that_keeps_going_removes_all_that_can_be_removed() {
+async fn a_removal_that_continues_on_errors_removes_everything_else() {
     let vol = Volume::memory_with(setting()).await;
     let (meta, root) = (&vol.meta, Caller::root());
     for path in ["top", "top/a", "top/b", "top/b/c"] {
@@ -381,7 +381,7 @@ async fn a_removal_that_keeps_going_removes_all_that_can_be_removed() {
     let meta = vol.client().await;
     let how = Removal { skip_trash: true, keeps_going: true, ..Removal::default() };
     let tree = (Ino::ROOT, &name("top"));
-    let outcome = meta.remove_tree_as(&root, tree, how, &Progress::default()).await;
+    let outcome = meta.remove_tree_with(&root, tree, how, &Progress::default()).await;
     assert!(matches!(refused(outcome), Error::NotPermitted));
     assert_eq!(meta.names("top").await, ["b"]);
     assert_eq!(meta.names("top/b").await, ["c"]);
@@ -389,7 +389,7 @@ async fn a_removal_that_keeps_going_removes_all_that_can_be_removed() {
 }
 
 #[tokio::test]
-async fn a_removal_that_is_given_up_ends_between_two_steps() {
+async fn a_cancelled_removal_ends_between_two_steps() {
     let vol = Volume::memory_with(setting()).await;
     let meta = &vol.meta;
     meta.dir("top").await;
@@ -400,12 +400,12 @@ async fn a_removal_that_is_given_up_ends_between_two_steps() {
     let progress = Progress::default();
     let (root, at) = (Caller::root(), name("top"));
     let how = Removal { skip_trash: true, at_once: 1, ..Removal::default() };
-    let removal = meta.remove_tree_as(&root, (Ino::ROOT, &at), how, &progress);
+    let removal = meta.remove_tree_with(&root, (Ino::ROOT, &at), how, &progress);
     let stop = async {
         while progress.done() < 20 {
             tokio::task::yield_now().await;
         }
-        progress.give_up();
+        progress.cancel();
     };
     let (outcome, ()) = tokio::join!(removal, stop);
     assert!(matches!(refused(outcome), Error::Interrupted));
@@ -414,7 +414,7 @@ async fn a_removal_that_is_given_up_ends_between_two_steps() {
     assert_eq!(meta.summary(Ino::ROOT, false).await.unwrap(), usage);
 }
 
-/// Commands that a server has carried out, those of scripts included.
+/// The commands that a server has executed, including those of scripts.
 fn commands(server: &RedisServer) -> u64 {
     let told = server.ask("INFO commandstats");
     let calls = told.lines().filter_map(|line| line.split_once("calls=")?.1.split_once(','));

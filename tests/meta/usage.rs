@@ -1,35 +1,35 @@
-//! Usage: of the volume, of directories, of subtrees; and the places of nodes in the tree.
+//! Usage of the volume, of directories and of subtrees, and paths of nodes.
 
 use crate::on_every_store;
 use crate::support::store::{Store, quiet};
 use jfs::error::Error;
+use jfs::meta::RenameMode;
 use jfs::meta::client::{StatFs, Summary};
-use jfs::meta::op::rename::RenameMode;
 use jfs::meta::record::{Counter, DirStat, Setting};
 use jfs::meta::{Caller, Ino, Meta, Name, Options};
 
 on_every_store! {
-    usage_of_the_volume_is_told_to_the_store,
-    usage_is_told_at_close,
-    a_directory_knows_what_its_entries_use,
+    volume_usage_is_sent_to_the_store,
+    usage_is_sent_at_close,
+    a_dir_stat_counts_its_entries,
     stats_of_several_changes_add_up,
     a_missing_stat_is_counted,
-    regression_entries_made_while_the_root_is_first_counted_count_once,
+    regression_entries_created_during_the_first_count_of_the_root_count_once,
     a_stat_that_would_turn_negative_is_counted,
     a_removed_directory_gets_no_stat,
-    stats_are_not_kept_when_switched_off,
-    switching_stats_on_forgets_old_ones,
+    disabled_stats_are_not_kept,
+    enabling_stats_drops_old_ones,
     a_read_only_client_counts_without_storing,
-    what_another_client_stored_is_seen,
+    usage_stored_by_another_client_is_seen,
     a_summary_adds_up_a_subtree,
-    a_summary_of_a_file_is_its_own,
+    a_summary_of_a_file_counts_the_file,
     wrong_stats_are_found_and_repaired,
     statfs_shows_a_volume_without_limits_as_large,
     statfs_shows_capacity_and_inodes,
     paths_lead_to_nodes_and_back,
     a_path_through_a_file_is_refused,
-    directories_of_a_path_are_made_once,
-    what_lies_below_a_directory_is_known_by_any_of_its_names,
+    directories_of_a_path_are_created_once,
+    a_node_is_below_a_directory_by_any_of_its_names,
 }
 
 const ROOT: Ino = Ino::ROOT;
@@ -57,7 +57,7 @@ async fn stored_usage(store: &Store) -> (i64, i64) {
     (space, engine.counter(Counter::TotalInodes).await.unwrap())
 }
 
-/// What the store says of a directory, with nothing counted on the way.
+/// The stored dir stat of a directory, without counting it if it is missing.
 async fn stored_stat(store: &Store, dir: Ino) -> Option<DirStat> {
     use jfs::meta::engine::{Key, Record};
     match store.engine().await.read(&[Key::DirStat(dir)]).await.unwrap().remove(0) {
@@ -72,23 +72,23 @@ fn stat(length: i64, pages: i64, inodes: i64) -> DirStat {
 
 // The volume.
 
-async fn usage_of_the_volume_is_told_to_the_store(store: Store) {
+async fn volume_usage_is_sent_to_the_store(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
     let dir = mkdir(&meta, ROOT, "d").await;
     create(&meta, dir, "f").await;
-    assert_eq!(meta.facts().usage.now(), (8192, 2));
+    assert_eq!(meta.context().usage.now(), (8192, 2));
     meta.flush_usage().await.unwrap();
     meta.flush_usage().await.unwrap();
     assert_eq!(stored_usage(&store).await, (8192, 2));
     unlink(&meta, dir, "f").await;
     meta.flush_usage().await.unwrap();
     assert_eq!(stored_usage(&store).await, (4096, 1));
-    assert_eq!(meta.facts().usage.now(), (4096, 1));
+    assert_eq!(meta.context().usage.now(), (4096, 1));
     meta.close().await.unwrap();
 }
 
-async fn usage_is_told_at_close(store: Store) {
+async fn usage_is_sent_at_close(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
     mkdir(&meta, ROOT, "d").await;
@@ -99,7 +99,7 @@ async fn usage_is_told_at_close(store: Store) {
 
 // Directories.
 
-async fn a_directory_knows_what_its_entries_use(store: Store) {
+async fn a_dir_stat_counts_its_entries(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
     let dir = mkdir(&meta, ROOT, "d").await;
@@ -150,8 +150,9 @@ async fn a_missing_stat_is_counted(store: Store) {
     meta.close().await.unwrap();
 }
 
-/// A fresh root has no record, so the first flush would count it: beside whoever makes entries.
-async fn regression_entries_made_while_the_root_is_first_counted_count_once(store: Store) {
+/// The root of a new volume has no record, so the first flush would count it while others create
+/// entries.
+async fn regression_entries_created_during_the_first_count_of_the_root_count_once(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
     let makers: Vec<_> = (0..4)
@@ -202,7 +203,7 @@ async fn a_removed_directory_gets_no_stat(store: Store) {
     meta.close().await.unwrap();
 }
 
-async fn stats_are_not_kept_when_switched_off(store: Store) {
+async fn disabled_stats_are_not_kept(store: Store) {
     store.format(|setting| setting.dir_stats = false).await;
     let meta = store.start().await;
     create(&meta, ROOT, "f").await;
@@ -214,7 +215,7 @@ async fn stats_are_not_kept_when_switched_off(store: Store) {
     meta.close().await.unwrap();
 }
 
-async fn switching_stats_on_forgets_old_ones(store: Store) {
+async fn enabling_stats_drops_old_ones(store: Store) {
     let setting = store.format(|setting| setting.dir_stats = false).await;
     let meta = store.start().await;
     let dir = mkdir(&meta, ROOT, "d").await;
@@ -239,7 +240,7 @@ async fn a_read_only_client_counts_without_storing(store: Store) {
     reader.close().await.unwrap();
 }
 
-async fn what_another_client_stored_is_seen(store: Store) {
+async fn usage_stored_by_another_client_is_seen(store: Store) {
     store.format(|_| {}).await;
     let (one, two) = (store.start().await, store.start().await);
     let dir = mkdir(&one, ROOT, "d").await;
@@ -248,8 +249,8 @@ async fn what_another_client_stored_is_seen(store: Store) {
     one.flush().await.unwrap();
     two.flush().await.unwrap();
     assert_eq!(one.dir_stat(dir).await.unwrap(), stat(0, 2, 2));
-    one.beat().await.unwrap();
-    assert_eq!(one.facts().usage.now(), (3 * 4096, 3));
+    one.heartbeat().await.unwrap();
+    assert_eq!(one.context().usage.now(), (3 * 4096, 3));
     one.close().await.unwrap();
     two.close().await.unwrap();
     assert_eq!(stored_usage(&store).await, (3 * 4096, 3));
@@ -278,7 +279,7 @@ async fn a_summary_adds_up_a_subtree(store: Store) {
     meta.close().await.unwrap();
 }
 
-async fn a_summary_of_a_file_is_its_own(store: Store) {
+async fn a_summary_of_a_file_counts_the_file(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
     let file = create(&meta, ROOT, "f").await;
@@ -371,7 +372,7 @@ async fn a_path_through_a_file_is_refused(store: Store) {
     meta.close().await.unwrap();
 }
 
-async fn directories_of_a_path_are_made_once(store: Store) {
+async fn directories_of_a_path_are_created_once(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
     let dir = meta.ensure_dir("/pvc/one").await.unwrap();
@@ -382,7 +383,7 @@ async fn directories_of_a_path_are_made_once(store: Store) {
     meta.close().await.unwrap();
 }
 
-async fn what_lies_below_a_directory_is_known_by_any_of_its_names(store: Store) {
+async fn a_node_is_below_a_directory_by_any_of_its_names(store: Store) {
     store.format(|_| {}).await;
     let meta = store.start().await;
     let (one, two) = (mkdir(&meta, ROOT, "one").await, mkdir(&meta, ROOT, "two").await);
@@ -397,14 +398,14 @@ async fn what_lies_below_a_directory_is_known_by_any_of_its_names(store: Store) 
     meta.close().await.unwrap();
 }
 
-// What fails is told again.
+// A failed flush is repeated.
 
 #[tokio::test]
-async fn what_cannot_be_told_stays_owed() {
+async fn usage_that_cannot_be_sent_stays_unsent() {
     use jfs::meta::engine::kv::memory::{Fault, MemoryStore};
     let store = Store::memory();
     store.format(|_| {}).await;
-    // Not started, so that nobody else flushes; the beat loads the quotas.
+    // Not started, so that no task flushes; the heartbeat loads the quotas.
     let meta = store.open().await;
     let dir = mkdir(&meta, ROOT, "d").await;
     let key = jfs::meta::record::QuotaKey::Dir(dir);

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use jfs::Error;
+use jfs::meta::XattrMode;
 use jfs::meta::engine::{Key, Record};
-use jfs::meta::op::xattr::XattrMode;
 use jfs::meta::record::attr::flag;
 use jfs::meta::record::{AclKind, AclRule, Attr};
 use jfs::meta::{Caller, Ino, Meta, Options};
@@ -50,7 +50,7 @@ async fn an_attribute_is_set_read_listed_and_removed(volume: Volume) {
     assert_eq!(names(&meta, INO).await, ["user.a/b"]);
 }
 
-async fn creating_needs_absence_and_replacing_presence(volume: Volume) {
+async fn create_fails_if_present_and_replace_if_absent(volume: Volume) {
     let meta = client_with_file(&volume).await;
     let put = |value: &'static [u8], mode| meta.set_xattr(INO, b"user.k", value, mode);
     assert!(matches!(put(b"1", XattrMode::Replace).await, Err(Error::NoAttribute)));
@@ -85,7 +85,7 @@ async fn names_and_values_have_limits(volume: Volume) {
     assert!(matches!(set(&meta, "a\0b", b"v").await, Err(Error::Invalid)));
 }
 
-async fn an_empty_value_is_kept_where_the_store_can(volume: Volume) {
+async fn an_empty_value_is_kept_if_the_store_supports_it(volume: Volume) {
     let meta = client_with_file(&volume).await;
     let answer = set(&meta, "user.k", b"").await;
     if meta.engine().traits().refuses_empty_xattr {
@@ -99,14 +99,14 @@ async fn an_empty_value_is_kept_where_the_store_can(volume: Volume) {
     }
 }
 
-async fn a_missing_node_takes_no_attributes(volume: Volume) {
+async fn setting_an_attribute_of_a_missing_node_fails(volume: Volume) {
     let meta = volume.client().await;
     assert!(matches!(set(&meta, "user.k", b"v").await, Err(Error::NotFound)));
     assert!(matches!(meta.xattrs(INO).await, Err(Error::NotFound)));
     assert!(matches!(meta.xattr(INO, b"user.k").await, Err(Error::NoAttribute)));
 }
 
-async fn a_change_of_attributes_is_a_change_of_the_node(volume: Volume) {
+async fn changing_an_attribute_updates_the_ctime(volume: Volume) {
     let meta = client_with_file(&volume).await;
     let before = file(0o644);
     set(&meta, "user.k", b"v").await.unwrap();
@@ -140,7 +140,7 @@ async fn the_root_has_attributes(volume: Volume) {
     assert_eq!(stored(&meta, key).await, Record::Xattr(Some("v".into())));
 }
 
-async fn the_trash_takes_no_attributes(volume: Volume) {
+async fn setting_an_attribute_of_the_trash_fails(volume: Volume) {
     let meta = volume.client().await;
     for ino in [Ino::TRASH, Ino(Ino::TRASH.0 + 1)] {
         let set = meta.set_xattr(ino, b"user.k", b"v", XattrMode::Put).await;
@@ -190,15 +190,15 @@ async fn changes_are_logged(volume: Volume) {
 crate::on_every_engine! {
     super::setting_with_acls_and_log();
     an_attribute_is_set_read_listed_and_removed,
-    creating_needs_absence_and_replacing_presence,
+    create_fails_if_present_and_replace_if_absent,
     unknown_flags_are_invalid,
     names_and_values_have_limits,
-    an_empty_value_is_kept_where_the_store_can,
-    a_missing_node_takes_no_attributes,
-    a_change_of_attributes_is_a_change_of_the_node,
+    an_empty_value_is_kept_if_the_store_supports_it,
+    setting_an_attribute_of_a_missing_node_fails,
+    changing_an_attribute_updates_the_ctime,
     frozen_nodes_keep_their_attributes,
     the_root_has_attributes,
-    the_trash_takes_no_attributes,
+    setting_an_attribute_of_the_trash_fails,
     acl_rules_are_listed,
     a_read_only_client_only_reads,
     changes_are_logged,

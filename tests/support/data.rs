@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use jfs::meta::AttrSet;
 use jfs::meta::client::SliceStore;
 use jfs::meta::engine::kv::MemoryStore;
 use jfs::meta::engine::{Key, Record};
-use jfs::meta::op::copy::Copied;
-use jfs::meta::op::setattr::AttrSet;
+use jfs::meta::op::content::copy::Copied;
 use jfs::meta::record::{CHUNK_SIZE, Counter, Slice, SliceSize};
 use jfs::meta::{Caller, Ino, Meta, Name, SliceId, Timestamp};
 use jfs::{Error, Result};
@@ -42,7 +42,7 @@ impl Blobs {
     /// A store that serves this client.
     pub fn serve(meta: &Meta) -> Arc<Self> {
         let blobs = Arc::new(Self::default());
-        meta.serve_slices(blobs.clone());
+        meta.attach_slice_store(blobs.clone());
         blobs
     }
 

@@ -1,7 +1,7 @@
 //! Paths instead of inodes: short calls for arranging and looking at a tree in tests.
 
 use bytes::Bytes;
-use jfs::meta::op::rename::RenameMode;
+use jfs::meta::RenameMode;
 use jfs::meta::record::{Attr, FileKind, Slice};
 use jfs::meta::{Caller, Ino, Meta, Name, Timestamp};
 use jfs::{Error, Result};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jfs::meta::op::setattr::AttrSet;
+use jfs::meta::AttrSet;
 use jfs::meta::record::FileKind;
 use jfs::meta::{Caller, Ino, NodeKind};
 use jfs::vfs::{Fh, ListedNode, NodeChange, Vfs, VfsOptions};

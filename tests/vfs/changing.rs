@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use jfs::meta::op::setattr::{AttrSet, TimeSet};
 use jfs::meta::record::CHUNK_SIZE;
+use jfs::meta::{AttrSet, TimeSet};
 use jfs::meta::{Caller, Timestamp};
 use nix::fcntl::FallocateFlags;
 

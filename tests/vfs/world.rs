@@ -70,7 +70,7 @@ impl Client {
 
     fn assembled(meta: Arc<Meta>, parts: StoreConfig) -> Self {
         let store = Store::open(parts);
-        meta.serve_slices(Arc::new(Slices(store.clone())));
+        meta.attach_slice_store(Arc::new(Slices(store.clone())));
         let options = ContentOptions::default();
         let content = Content::new(meta.clone(), store.clone(), options);
         Self { meta, content, store, _disk: None }

@@ -69,7 +69,7 @@ impl Mount {
                 return Err(error);
             }
         };
-        let name = meta.facts().setting().name.clone();
+        let name = meta.context().setting().name.clone();
         let ready = format!("volume {name} is mounted at {}{note}", point.display());
         info!("{ready}");
         let told = tell(caller, &ready);
@@ -112,7 +112,7 @@ impl Mount {
             }
             None => Ino::ROOT,
         };
-        let setting = meta.facts().setting();
+        let setting = meta.context().setting();
         let shown_point = point.to_string_lossy().into_owned();
         let registry = self.args.metrics.registry(&shown_point, &setting.name)?;
         usage::register(&registry)?;
@@ -264,7 +264,7 @@ fn scrapes(listener: TcpListener, registry: Registry) -> AbortOnDropHandle<()> {
 
 /// Finds out now what would fail later.
 async fn check_storage(meta: &Meta, overrides: &Overrides) -> anyhow::Result<()> {
-    let store = object::open(&spec(&meta.facts().setting(), overrides)?)?;
+    let store = object::open(&spec(&meta.context().setting(), overrides)?)?;
     let tested = object::probe(store.as_ref(), 0, true).await;
     tested.with_context(|| format!("storage {} does not work", store.place()))
 }

@@ -17,10 +17,10 @@ use crate::csi::proto::csi::{CapacityRange, CreateVolumeRequest, Volume, VolumeC
 use crate::csi::records::{self, PREPARED_DIR, Source, VolumeRecord};
 use crate::csi::volume_locks::VolumeLocks;
 use crate::error::{Error, Result};
+use crate::meta::AttrSet;
+use crate::meta::CloneMode;
+use crate::meta::RenameMode;
 use crate::meta::client::Progress;
-use crate::meta::op::clone::CloneMode;
-use crate::meta::op::rename::RenameMode;
-use crate::meta::op::setattr::AttrSet;
 use crate::meta::record::QuotaKey;
 use crate::meta::{Caller, Ino, Limits, Meta, Name, Timestamp};
 use crate::policy::Policy;

@@ -15,8 +15,8 @@ use crate::csi::paths::{self, SNAPSHOTS};
 use crate::csi::proto::csi::Snapshot;
 use crate::csi::records::{self, SnapshotRecord};
 use crate::error::{Error, Result};
+use crate::meta::CloneMode;
 use crate::meta::client::Progress;
-use crate::meta::op::clone::CloneMode;
 use crate::meta::record::FileKind;
 use crate::meta::{Caller, Ino, Meta, Name, Timestamp};
 

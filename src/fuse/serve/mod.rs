@@ -33,7 +33,7 @@ use super::file_system::FileSystem;
 use super::notify::{Notification, Notifier};
 use super::reply::Reply;
 use crate::error::{Error, Result};
-use crate::meta::op::setattr::{AttrSet, TimeSet};
+use crate::meta::{AttrSet, TimeSet};
 use crate::meta::{Ino, NodeKind};
 use crate::vfs::{Fh, NodeChange, OpenedNode, Seek, Vfs};
 use ask::Ask;

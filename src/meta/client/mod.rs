@@ -1,115 +1,73 @@
-//! The metadata client of one volume: sessions, caches, bookkeeping, background jobs, and the
-//! methods that the layers above call.
+//! The metadata client of one volume: the calls of the layers above, the run loop that commits
+//! operations, sessions, usage accounting, and background work.
 
-mod access;
-mod acls;
-mod book;
-mod caller;
-mod changes;
-mod clone;
-mod compact_tree;
-mod compaction;
-mod content;
-mod counts;
-mod damage;
-mod dir_stats;
-mod dirs;
-mod facts;
-mod format;
-mod garbage;
-mod groups;
-mod heartbeat;
-mod host;
-mod ids;
-mod jobs;
-mod life;
-mod listing;
-mod locks;
-mod log;
+mod api;
+mod background;
+mod change_log;
+mod damage_log;
+mod id_allocator;
 mod metrics;
-mod moves;
-mod names;
-mod op_times;
-mod open;
-mod open_files;
-mod options;
-mod owners;
-mod parents;
-mod progress;
-mod quota_rules;
-mod quotas;
-mod remove;
-mod ring;
+mod run;
 mod session;
-mod stale_sessions;
-mod statfs;
-mod summary;
-mod trash;
 mod tree;
-mod tree_summary;
 mod usage;
-mod walk;
-mod xattrs;
 
 use std::sync::{Arc, Weak};
 
-pub use caller::Caller;
-pub use content::Opened;
-pub use counts::Counts;
-pub use facts::Facts;
-pub use garbage::SliceStore;
-pub use jobs::Job;
-pub use listing::{DirEntry, Listing, Pages};
-pub use names::NodeKind;
-pub use open_files::{OpenFiles, View};
-pub use options::{AtimeMode, Options};
-pub use parents::{Climb, Step};
-pub use progress::Progress;
-pub use quota_rules::{Limits, QuotaCheck};
-pub use remove::Removal;
-pub use ring::Ring;
+pub use super::context::open_files::{OpenFiles, View};
+pub use api::content::Opened;
+pub use api::listing::{DirEntry, Listing, Pages};
+pub use api::names::NodeKind;
+pub use api::statfs::StatFs;
+pub use api::trash::Restored;
+pub use background::garbage::SliceStore;
+pub use background::jobs::Job;
+pub use metrics::counts::Counts;
 pub use session::Registration;
-pub use statfs::StatFs;
-pub use summary::{StatCheck, Summary, SummaryOf};
-pub use trash::Restored;
-pub use tree_summary::{TreeNode, TreeSummary};
-pub use walk::{Visit, work_off};
+pub use tree::progress::Progress;
+pub use tree::remove::Removal;
+pub use tree::summary::{StatCheck, Summary, SummaryOptions};
+pub use tree::tree_summary::{TreeNode, TreeSummaryOptions};
+pub use tree::walk::{Visit, run_work_list};
+pub use usage::quota_limits::{Limits, QuotaCheck};
 
+use super::Options;
+use super::context::Context;
 use super::engine::Engine;
-use super::run::Lanes;
 use crate::sync::RwLock;
-use book::Strays;
-use compaction::Compactions;
-use damage::Damage;
-use dir_stats::DirStats;
-use garbage::Garbage;
-use ids::Ids;
-use jobs::JobTimes;
-use life::Life;
-use locks::Locks;
-use op_times::OpTimes;
-use trash::HourDir;
+use api::locks::Locks;
+use api::trash::HourDir;
+use background::compaction::Compactions;
+use background::garbage::Garbage;
+use background::jobs::JobTimes;
+use damage_log::DamageLog;
+use id_allocator::IdAllocator;
+use metrics::op_times::OpTimes;
+use run::TxnLocks;
+use session::lifecycle::Lifecycle;
+use usage::accounting::PendingCharges;
+use usage::dir_stats::DirStats;
 
-/// One volume's metadata, as this client sees it.
+/// The metadata client of one volume.
 pub struct Meta {
     pub(super) engine: Arc<dyn Engine>,
-    pub(super) facts: Facts,
-    pub(super) lanes: Lanes,
+    pub(super) context: Context,
+    pub(super) txn_locks: TxnLocks,
     pub(super) counts: Counts,
     pub(super) times: OpTimes,
     dir_stats: DirStats,
-    strays: Strays,
-    life: Life,
-    inode_ids: Ids,
-    slice_ids: Ids,
+    pending_charges: PendingCharges,
+    lifecycle: Lifecycle,
+    inode_ids: IdAllocator,
+    slice_ids: IdAllocator,
     hour_dir: HourDir,
     locks: Locks,
     slices: RwLock<Vec<Arc<dyn SliceStore>>>,
     garbage: Garbage,
     compactions: Compactions,
     job_times: JobTimes,
-    damage: Damage,
-    /// For the tasks that this client starts.
+    damage: DamageLog,
+    /// Lets `&self` methods spawn tasks that own the client.
     me: Weak<Self>,
 }
 
@@ -120,31 +78,31 @@ impl Meta {
             compactions: Compactions::default(),
             me: me.clone(),
             engine,
-            facts: Facts::new(options),
-            lanes: Lanes::new(),
+            context: Context::new(options),
+            txn_locks: TxnLocks::new(),
             counts: Counts::default(),
             times: OpTimes::default(),
             job_times: JobTimes::default(),
-            damage: Damage::default(),
+            damage: DamageLog::default(),
             dir_stats: DirStats::default(),
-            strays: Strays::default(),
-            life: Life::default(),
-            inode_ids: Ids::inodes(),
-            slice_ids: Ids::slices(),
+            pending_charges: PendingCharges::default(),
+            lifecycle: Lifecycle::default(),
+            inode_ids: IdAllocator::inodes(),
+            slice_ids: IdAllocator::slices(),
             hour_dir: HourDir::default(),
             locks: Locks::default(),
             slices: RwLock::default(),
         })
     }
 
-    /// Gives metadata the data side that its garbage and compaction jobs need. There may be several
-    /// of one volume; any will do.
-    pub fn serve_slices(&self, slices: Arc<dyn SliceStore>) {
+    /// Attaches a store of slices, which garbage collection and compaction need. A volume may have
+    /// several; any of them can be used.
+    pub fn attach_slice_store(&self, slices: Arc<dyn SliceStore>) {
         self.slices.write().push(slices);
     }
 
-    /// Takes it away again.
-    pub fn stop_serving(&self, slices: &Arc<dyn SliceStore>) {
+    /// Detaches a store of slices.
+    pub fn detach_slice_store(&self, slices: &Arc<dyn SliceStore>) {
         let mut all = self.slices.write();
         all.retain(|one| !Arc::ptr_eq(one, slices));
     }
@@ -153,8 +111,8 @@ impl Meta {
         self.slices.read().first().cloned()
     }
 
-    pub fn facts(&self) -> &Facts {
-        &self.facts
+    pub fn context(&self) -> &Context {
+        &self.context
     }
 
     pub fn counts(&self) -> &Counts {

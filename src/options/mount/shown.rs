@@ -27,7 +27,7 @@ impl MountArgs {
         point: &str,
         metrics: Option<String>,
     ) -> anyhow::Result<Value> {
-        let setting = meta.facts().setting();
+        let setting = meta.context().setting();
         let mut all = Map::new();
         let mut put = |name: &str, value: Value| drop(all.insert(name.to_owned(), value));
         put("Meta", self.shown_meta(meta, point));
@@ -68,7 +68,7 @@ impl MountArgs {
     }
 
     fn shown_meta(&self, meta: &Meta, point: &str) -> Value {
-        let options = &meta.facts().options;
+        let options = &meta.context().options;
         let interfaces = &options.network_interfaces;
         json!({
             "Retries": self.storage.io_retries,
@@ -85,7 +85,7 @@ impl MountArgs {
             "AtimeMode": self.meta.atime_mode.word,
             "DirStatFlushPeriod": nanos(DIR_STATS),
             "SkipDirMtime": nanos(options.skip_dir_mtime),
-            "Sid": meta.facts().sid().0,
+            "Sid": meta.context().sid().0,
             "SortDir": options.sort_dir,
             "FastStatfs": options.fast_statfs,
             "NetworkInterfaces": if interfaces.is_empty() { Value::Null } else { json!(interfaces) },

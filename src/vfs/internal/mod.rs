@@ -31,7 +31,7 @@ use super::Content;
 use super::notices::Notices;
 use crate::chunk::{Budget, Store};
 use crate::error::{Error, Result};
-use crate::meta::op::open::writes;
+use crate::meta::op::content::open::writes;
 use crate::meta::record::Attr;
 use crate::meta::{Caller, Ino, Meta, Name};
 use control::Conversation;
@@ -228,6 +228,6 @@ impl Internal {
     }
 
     fn config_text(&self) -> Vec<u8> {
-        config::render(&self.config, &self.work.meta.facts().setting(), self.shown)
+        config::render(&self.config, &self.work.meta.context().setting(), self.shown)
     }
 }

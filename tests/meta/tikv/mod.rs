@@ -1,10 +1,10 @@
-//! What is particular to TiKV: servers that fail, races that a snapshot does not see, requests.
+//! Tests that are specific to TiKV: failing servers, races that a snapshot does not show, requests.
 
 mod connecting;
+mod dir_races;
 mod faults;
 mod large;
-mod many;
+mod many_clients;
 mod one_phase;
-mod places;
 mod round_trips;
 mod tls;

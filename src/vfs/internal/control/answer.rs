@@ -50,7 +50,7 @@ impl Answer {
                 output = &mut work => break output,
                 () = self.cancel.cancelled(), if wanted => {
                     wanted = false;
-                    progress.give_up();
+                    progress.cancel();
                 }
                 _ = ticks.tick() => self.say_progress(shown(progress)),
             }
@@ -143,10 +143,10 @@ mod tests {
         let progress = Progress::default();
         let work = async {
             tokio::time::sleep(Duration::from_millis(350)).await;
-            progress.did(2);
-            progress.saw(5);
+            progress.add_done(2);
+            progress.add_bytes(5);
             tokio::time::sleep(Duration::from_millis(300)).await;
-            progress.did(1);
+            progress.add_done(1);
         };
         answer.watch(&progress, |progress| (progress.done(), progress.bytes()), work).await;
         answer.end(Err(Error::NotEmpty));

@@ -5,8 +5,8 @@ use tracing::{debug, info, warn};
 use super::answer::Answer;
 use super::request::Clone;
 use crate::error::{Error, Result};
+use crate::meta::CloneMode;
 use crate::meta::client::Progress;
-use crate::meta::op::clone::CloneMode;
 use crate::meta::{Caller, Name};
 use crate::vfs::internal::Work;
 

@@ -14,8 +14,8 @@ use super::answer::Answer;
 use super::request::{Action, Fill};
 use super::resolve::resolve;
 use crate::error::{Error, Result};
-use crate::meta::client::{Progress, Visit, work_off};
-use crate::meta::op::access;
+use crate::meta::client::{Progress, Visit, run_work_list};
+use crate::meta::op::attrs::access;
 use crate::meta::record::{Attr, FileKind};
 use crate::meta::{Caller, Ino};
 use crate::slice::SliceSize;
@@ -124,13 +124,13 @@ impl Filler<'_> {
             _ => return Ok(()),
         };
         let work = |item, limit| self.item(ino, item, limit);
-        work_off(vec![first], self.threads, self.progress, work).await
+        run_work_list(vec![first], self.threads, self.progress, work).await
     }
 
     /// What fails is told and does not keep the others from being tried.
     async fn item(&self, top: Ino, item: Item, limit: usize) -> Result<Vec<Item>> {
         let (ino, is_first) = match &item {
-            Item::Dir(visit) => (visit.dir, visit.is_top() && !visit.is_begun()),
+            Item::Dir(visit) => (visit.dir, visit.is_top() && !visit.is_started()),
             Item::File(ino, _) => (*ino, *ino == top),
         };
         let done = match item {
@@ -149,11 +149,11 @@ impl Filler<'_> {
 
     async fn dir(&self, top: Ino, visit: Visit, limit: usize) -> Result<Vec<Item>> {
         let (meta, dir) = (&self.work.meta, visit.dir);
-        if !visit.is_begun() && meta.enter(self.caller, top, &visit).await?.is_none() {
+        if !visit.is_started() && meta.enter(self.caller, top, &visit).await?.is_none() {
             return Ok(Vec::new());
         }
         let mut rest = Vec::new();
-        let entries = visit.nodes(meta, limit, &mut rest).await?;
+        let entries = visit.entries_with_attrs(meta, limit, &mut rest).await?;
         let dirs = meta.dirs_among(top, dir, &entries).into_iter();
         let dirs = rest.into_iter().chain(dirs.map(|below| Visit::below(below, dir)));
         let mut items: Vec<Item> = dirs.map(Item::Dir).collect();
@@ -180,7 +180,7 @@ impl Filler<'_> {
 
     async fn file(&self, ino: Ino, length: u64) -> Result<()> {
         let meta = &self.work.meta;
-        if self.action == Action::Warm && !meta.facts().options.open_cache.is_zero() {
+        if self.action == Action::Warm && !meta.context().options.open_cache.is_zero() {
             // Its attr is kept, and with it what its chunks hold.
             meta.open_file(self.caller, ino, OFlag::O_RDONLY).await?;
             meta.close_file(ino).await?;
@@ -194,14 +194,14 @@ impl Filler<'_> {
             work.buffer_unordered(SLICES_AT_ONCE).for_each(std::future::ready).await;
             self.progress.check()?;
         }
-        self.progress.did(1);
+        self.progress.add_done(1);
         Ok(())
     }
 
     /// All of a slice, of which a file may use only a part: so the tools count it.
     async fn slice(&self, ino: Ino, slice: SliceSize) {
         self.slices.fetch_add(1, Ordering::Relaxed);
-        self.progress.saw(slice.size.into());
+        self.progress.add_bytes(slice.size.into());
         let (store, range) = (&self.work.store, 0..slice.size);
         match self.action {
             Action::Warm => {

@@ -8,8 +8,8 @@ use super::objects::{ObjectPart, Room, fragments, parts};
 use super::request::Info;
 use crate::chunk::ObjectStatus;
 use crate::error::{Error, Result};
-use crate::meta::client::{Progress, Summary, SummaryOf};
-use crate::meta::op::access;
+use crate::meta::client::{Progress, Summary, SummaryOptions};
+use crate::meta::op::attrs::access;
 use crate::meta::record::{Flock, LockKind, Plock, Slice};
 use crate::meta::{Caller, Ino};
 use crate::slice::SliceSize;
@@ -109,8 +109,8 @@ impl Work {
         let mut room = Room::new(&self.memory);
         let work = async {
             self.may_read(caller, ino).await?;
-            let of = SummaryOf { recursive, strict };
-            let sum = self.meta.summary_as(caller, ino, of, &progress).await?;
+            let of = SummaryOptions { recursive, strict };
+            let sum = self.meta.summary_with(caller, ino, of, &progress).await?;
             // It only looks, so it can end anywhere.
             let described = self.describe(&ask, sum, (&mut response, &mut room));
             match answer.cancelled().run_until_cancelled(described).await {
@@ -171,7 +171,7 @@ impl Work {
     }
 
     fn objects(&self, fragments: &[(u64, Slice)], room: &mut Room) -> Result<Vec<Object>> {
-        let (layout, setting) = (self.store.layout(), self.meta.facts().setting());
+        let (layout, setting) = (self.store.layout(), self.meta.context().setting());
         let mut objects = Vec::new();
         for (chunk_index, fragment) in fragments {
             for part in parts(layout, &setting.name, fragment) {
@@ -186,7 +186,7 @@ impl Work {
     async fn tier(&self, ino: Ino) -> Tier {
         let unknown = |id| Tier { id, storage_class: UNKNOWN.to_owned(), tag: String::new() };
         let Ok(attr) = self.meta.getattr(ino).await else { return unknown(0) };
-        match self.meta.facts().setting().tier(attr.tier) {
+        match self.meta.context().setting().tier(attr.tier) {
             Some(tier) => Tier { id: tier.id, storage_class: tier.storage_class, tag: tier.tag },
             None => unknown(attr.tier),
         }

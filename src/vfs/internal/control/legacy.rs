@@ -7,7 +7,7 @@ use super::objects::{Room, fragments, parts};
 use super::request::Info;
 use crate::error::Result;
 use crate::meta::Caller;
-use crate::meta::client::{Progress, Summary, SummaryOf};
+use crate::meta::client::{Progress, Summary, SummaryOptions};
 use crate::meta::record::Slice;
 use crate::vfs::internal::Work;
 
@@ -26,8 +26,8 @@ impl Work {
 
     async fn describe_as_text(&self, caller: &Caller, ask: &Info) -> Result<String> {
         self.may_read(caller, ask.ino).await?;
-        let of = SummaryOf { recursive: ask.recursive, strict: true };
-        let sum = self.meta.summary_as(caller, ask.ino, of, &Progress::default()).await?;
+        let of = SummaryOptions { recursive: ask.recursive, strict: true };
+        let sum = self.meta.summary_with(caller, ask.ino, of, &Progress::default()).await?;
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = write_node(&mut text, ask, sum, &self.paths(ask.ino).await?);
@@ -50,7 +50,7 @@ impl Work {
         fragments: &[(u64, Slice)],
         room: &mut Room,
     ) -> Result<()> {
-        let (layout, setting) = (self.store.layout(), self.meta.facts().setting());
+        let (layout, setting) = (self.store.layout(), self.meta.context().setting());
         let _ = writeln!(text, "objects:");
         for (index, fragment) in fragments {
             for part in parts(layout, &setting.name, fragment) {

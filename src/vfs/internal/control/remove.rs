@@ -37,6 +37,6 @@ impl Work {
         let name = Name::new(&ask.name)?;
         let at_once = ask.threads.into();
         let how = Removal { skip_trash: ask.skip_trash, at_once, keeps_going: false };
-        self.meta.remove_tree_as(caller, (ask.dir, &name), how, progress).await
+        self.meta.remove_tree_with(caller, (ask.dir, &name), how, progress).await
     }
 }

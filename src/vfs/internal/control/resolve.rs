@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
-use crate::meta::op::access;
+use crate::meta::op::attrs::access;
 use crate::meta::record::{Attr, FileKind};
 use crate::meta::{Caller, Ino, Name};
 use crate::vfs::internal::Work;

@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::answer::{Answer, errno_byte};
 use super::request::Summary;
-use crate::meta::client::{Progress, TreeNode, TreeSummary};
+use crate::meta::client::{Progress, TreeNode, TreeSummaryOptions};
 use crate::meta::record::FileKind;
 use crate::meta::{Caller, Ino};
 use crate::vfs::internal::Work;
@@ -52,7 +52,7 @@ impl Work {
     pub async fn summary(&self, caller: &Caller, ask: Summary, answer: Answer) {
         let Summary { ino, depth, top, strict } = ask;
         let progress = Progress::default();
-        let how = TreeSummary { depth, top, strict };
+        let how = TreeSummaryOptions { depth, top, strict };
         let work = self.meta.tree_summary(caller, ino, how, &progress);
         let shown = |progress: &Progress| (progress.done() + progress.total(), progress.bytes());
         let (errno, tree) = match answer.watch(&progress, shown, work).await {

@@ -1,0 +1,7 @@
+//! Operations on the attributes of nodes: mode, owner, times, ACLs, extended attributes.
+
+pub mod access;
+pub mod acl;
+pub mod atime;
+pub mod setattr;
+pub mod xattr;
