@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jfs::error::Result;
 use jfs::meta::engine::CommitError;
-use jfs::meta::engine::kv::{KvEngine, KvStore, KvTxn, MemoryStore, Pair, Scan, StoreTraits};
+use jfs::meta::engine::kv::{KvEngine, KvStore, KvTxn, MemoryStore, Pair, Scan, StoreProperties};
 use jfs::meta::record::{FileKind, QuotaKey, Setting};
 use jfs::meta::{Caller, Ino, Limits, Meta, Name, NodeKind};
 
@@ -26,12 +26,12 @@ struct CountedTxn {
 
 #[async_trait]
 impl KvStore for CountedStore {
-    fn traits(&self) -> StoreTraits {
-        self.store.traits()
+    fn properties(&self) -> StoreProperties {
+        self.store.properties()
     }
 
-    fn place(&self) -> &str {
-        self.store.place()
+    fn address(&self) -> &str {
+        self.store.address()
     }
 
     async fn begin(&self) -> Result<Box<dyn KvTxn>> {

@@ -125,7 +125,7 @@ on_every_engine! {
         store.format().await;
         commit(engine, &[Change::AddUsage { space: 4096, inodes: 1 }]).await;
         commit(engine, &[Change::AddUsage { space: 8192, inodes: -3 }]).await;
-        let expected = if engine.traits().usage_in_commit { (12288, -2) } else { (0, 0) };
+        let expected = if engine.properties().usage_in_commit { (12288, -2) } else { (0, 0) };
         let space = engine.counter(Counter::UsedSpace).await.expect("reads");
         let inodes = engine.counter(Counter::TotalInodes).await.expect("reads");
         assert_eq!((space, inodes), expected);
@@ -147,7 +147,7 @@ on_every_engine! {
 
     async fn a_large_plan_is_one_commit(store) {
         let engine = store.engine.as_ref();
-        let count = engine.traits().batch as u64;
+        let count = engine.properties().batch as u64;
         assert!(count > 0);
         let mut changes = Vec::new();
         for number in 0..count {

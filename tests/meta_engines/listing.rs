@@ -66,7 +66,7 @@ on_every_engine! {
         for raw in [b"b".to_vec(), b"\xff".to_vec(), b"a".to_vec(), b"B".to_vec(), b"aa".to_vec()] {
             commit(engine, &[Change::PutEntry(DIR, name(raw), entry(FILE))]).await;
         }
-        if engine.traits().sorted {
+        if engine.properties().sorted {
             let listed = list(engine, DIR, 2).await;
             assert!(listed.is_sorted_by_key(|(name, _)| name.clone()), "{listed:?}");
         }

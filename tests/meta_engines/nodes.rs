@@ -188,7 +188,7 @@ on_every_engine! {
         let found = lookup(engine, DIR, name("a")).await;
         let bare = Found { entry: entry(FILE), attr: None };
         assert!(
-            found.as_ref() == Some(&bare) || (engine.traits().entry_needs_node && found.is_none()),
+            found.as_ref() == Some(&bare) || (engine.properties().entry_needs_node && found.is_none()),
             "{found:?}"
         );
     }
@@ -222,7 +222,7 @@ on_every_engine! {
 
     async fn an_empty_xattr_is_there_where_it_can_be(store) {
         let engine = store.engine.as_ref();
-        if engine.traits().refuses_empty_xattr {
+        if engine.properties().refuses_empty_xattr {
             return;
         }
         commit(engine, &[Change::PutXattr(FILE, name("user.k"), Bytes::new())]).await;

@@ -99,8 +99,8 @@ on_every_engine! {
             "{}",
             engine.name()
         );
-        assert!(!engine.place().is_empty());
-        assert!(engine.traits().batch > 0);
+        assert!(!engine.address().is_empty());
+        assert!(engine.properties().batch > 0);
     }
 
     async fn a_client_that_closes_leaves_the_others_working(store) {

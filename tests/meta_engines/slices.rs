@@ -88,11 +88,11 @@ on_every_engine! {
     async fn a_slice_is_tracked_as_long_as_it_has_a_record(store) {
         let engine = store.engine.as_ref();
         commit(engine, &[Change::TrackSlice(sized(1))]).await;
-        assert!(engine.tracks(sized(1)).await.expect("answers"));
+        assert!(engine.has_slice_ref(sized(1)).await.expect("answers"));
         add(engine, 1, -1).await;
         commit(engine, &[Change::RemoveSliceRef(sized(1))]).await;
-        let doubted = engine.tracks(sized(1)).await.expect("answers");
-        let never = engine.tracks(sized(2)).await.expect("answers");
+        let doubted = engine.has_slice_ref(sized(1)).await.expect("answers");
+        let never = engine.has_slice_ref(sized(2)).await.expect("answers");
         assert_eq!(doubted, never, "a removed record is as if it had never been");
     }
 

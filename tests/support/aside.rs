@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jfs::error::Result;
 use jfs::meta::engine::CommitError;
-use jfs::meta::engine::kv::{KvStore, KvTxn, Pair, Scan, StoreTraits};
+use jfs::meta::engine::kv::{KvStore, KvTxn, Pair, Scan, StoreProperties};
 
 /// Behind the last seat that a place can have.
 const NO_SEAT: u8 = 200;
@@ -18,12 +18,12 @@ struct AsideTxn(Box<dyn KvTxn>);
 
 #[async_trait]
 impl KvStore for Aside {
-    fn traits(&self) -> StoreTraits {
-        self.0.traits()
+    fn properties(&self) -> StoreProperties {
+        self.0.properties()
     }
 
-    fn place(&self) -> &str {
-        self.0.place()
+    fn address(&self) -> &str {
+        self.0.address()
     }
 
     async fn begin(&self) -> Result<Box<dyn KvTxn>> {

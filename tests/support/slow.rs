@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jfs::error::Result;
 use jfs::meta::engine::CommitError;
-use jfs::meta::engine::kv::{KvStore, KvTxn, MemoryStore, Pair, Scan, StoreTraits};
+use jfs::meta::engine::kv::{KvStore, KvTxn, MemoryStore, Pair, Scan, StoreProperties};
 
 /// One way.
 pub const LATENCY: Duration = Duration::from_millis(1);
@@ -25,12 +25,12 @@ async fn after<T>(answer: impl Future<Output = T>) -> T {
 
 #[async_trait]
 impl KvStore for SlowStore {
-    fn traits(&self) -> StoreTraits {
-        self.0.traits()
+    fn properties(&self) -> StoreProperties {
+        self.0.properties()
     }
 
-    fn place(&self) -> &str {
-        self.0.place()
+    fn address(&self) -> &str {
+        self.0.address()
     }
 
     async fn begin(&self) -> Result<Box<dyn KvTxn>> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use jfs::meta::engine::CommitError;
-use jfs::meta::engine::kv::{KvStore, KvTxn, MemoryStore, Pair, Scan, StoreTraits};
+use jfs::meta::engine::kv::{KvStore, KvTxn, MemoryStore, Pair, Scan, StoreProperties};
 use jfs::{Error, Result};
 
 const WHOLE: u8 = 0;
@@ -48,12 +48,12 @@ fn check(line: &AtomicU8) -> Result<()> {
 
 #[async_trait]
 impl KvStore for CutStore {
-    fn traits(&self) -> StoreTraits {
-        self.store.traits()
+    fn properties(&self) -> StoreProperties {
+        self.store.properties()
     }
 
-    fn place(&self) -> &str {
-        self.store.place()
+    fn address(&self) -> &str {
+        self.store.address()
     }
 
     async fn begin(&self) -> Result<Box<dyn KvTxn>> {

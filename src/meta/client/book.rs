@@ -87,7 +87,7 @@ impl Meta {
         for change in changes {
             self.facts.dirs.changed(change);
             match change {
-                Change::AddUsage { space, inodes } if self.engine.traits().usage_in_commit => {
+                Change::AddUsage { space, inodes } if self.engine.properties().usage_in_commit => {
                     usage.committed(*space, *inodes);
                 }
                 Change::AddUsage { space, inodes } => usage.owe(*space, *inodes),

@@ -238,7 +238,7 @@ impl Meta {
     /// Records that a slice written for a chunk did not become part of it, so that its objects go.
     /// Answers false if it did, after all.
     pub(super) async fn abandon(&self, slice: SliceSize, chunk: (Ino, u32)) -> Result<bool> {
-        Ok(!self.engine.tracks(slice).await? && self.run(&Abandon { slice, chunk }).await?)
+        Ok(!self.engine.has_slice_ref(slice).await? && self.run(&Abandon { slice, chunk }).await?)
     }
 
     /// Runs work on garbage or compaction in the background.

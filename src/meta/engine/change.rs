@@ -86,7 +86,7 @@ pub enum Change {
     PutDetached(Ino, i64),
     RemoveDetached(Ino),
 
-    /// Changes `usedSpace` and `totalInodes`; see [`super::Traits::usage_in_commit`].
+    /// Changes `usedSpace` and `totalInodes`; see [`super::EngineProperties::usage_in_commit`].
     AddUsage {
         space: i64,
         inodes: i64,

@@ -125,8 +125,12 @@ async fn many_references_are_dropped_within_the_limits() {
     let track = |id| Change::TrackSlice(SliceSize { id: SliceId(id), size: 1 });
     commit(&meta, &(1..=3000).map(track).collect::<Vec<_>>()).await;
     meta.engine().drop_single_refs().await.expect("dropped");
-    assert!(!meta.engine().tracks(SliceSize { id: SliceId(7), size: 1 }).await.expect("read"));
-    assert!(!meta.engine().tracks(SliceSize { id: SliceId(3000), size: 1 }).await.expect("read"));
+    assert!(
+        !meta.engine().has_slice_ref(SliceSize { id: SliceId(7), size: 1 }).await.expect("read")
+    );
+    assert!(
+        !meta.engine().has_slice_ref(SliceSize { id: SliceId(3000), size: 1 }).await.expect("read")
+    );
 }
 
 /// The tools of the Go client on a server with the same limits.

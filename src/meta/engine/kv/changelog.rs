@@ -6,6 +6,8 @@ use super::KvEngine;
 use super::keys::{StoreKey, prefix};
 use super::store::{Pair, Scan};
 use crate::error::Result;
+use crate::meta::engine::ChangeLogRecords;
+use async_trait::async_trait;
 
 /// Lines looked at and dropped by one round of trimming.
 const BATCH: usize = 1000;
@@ -20,10 +22,11 @@ pub(super) fn key(shards: Option<u16>, version: u64) -> Vec<u8> {
     StoreKey::Log { shard, version }.encode()
 }
 
-impl KvEngine {
+#[async_trait]
+impl ChangeLogRecords for KvEngine {
     /// Lines of commits later than `after`. A commit's lines are not torn apart, so there may be
     /// some more than `limit`.
-    pub(super) async fn log_after(&self, after: i64, limit: usize) -> Result<Vec<(i64, String)>> {
+    async fn change_log(&self, after: i64, limit: usize) -> Result<Vec<(i64, String)>> {
         let mut lines = Vec::new();
         for (version, (_, value)) in self.log_page(after, limit, true).await? {
             if lines.len() >= limit {
@@ -35,7 +38,7 @@ impl KvEngine {
         Ok(lines)
     }
 
-    pub(super) async fn trim_log(&self, before: Option<i64>, keep: Option<u64>) -> Result<()> {
+    async fn trim_change_log(&self, before: Option<i64>, keep: Option<u64>) -> Result<()> {
         let mut surplus = match keep {
             Some(keep) => self.log_len().await?.saturating_sub(keep),
             None => 0,
@@ -61,7 +64,9 @@ impl KvEngine {
             }
         }
     }
+}
 
+impl KvEngine {
     /// The next pairs of the log in the order of their versions.
     async fn log_page(&self, after: i64, limit: usize, values: bool) -> Result<Vec<(i64, Pair)>> {
         let from = after.saturating_add(1).cast_unsigned();
@@ -94,7 +99,7 @@ impl KvEngine {
     }
 
     fn log_shards(&self) -> impl Iterator<Item = Option<u8>> {
-        let count = self.store.traits().log_shards;
+        let count = self.store.properties().log_shards;
         let sharded = (0..=u8::MAX).take(count.map_or(0, usize::from)).map(Some);
         sharded.chain(count.is_none().then_some(None))
     }

@@ -8,19 +8,25 @@ use super::store::Scan;
 use super::values;
 use crate::error::{Error, Result};
 use crate::meta::Ino;
+use crate::meta::engine::{AclRecords, CounterRecords, SettingRecords};
 use crate::meta::record::{AclRule, Attr, Counter};
+use async_trait::async_trait;
 
 /// Inodes 0 and 1 are taken, slice 0 is a hole.
 const FIRST_INODE: i64 = 2;
 const FIRST_SLICE: i64 = 1;
 
-impl KvEngine {
-    pub(super) async fn write_setting(
-        &self,
-        json: &[u8],
-        root: &Attr,
-        trash: Option<&Attr>,
-    ) -> Result<()> {
+#[async_trait]
+impl SettingRecords for KvEngine {
+    async fn load_setting(&self) -> Result<Option<Vec<u8>>> {
+        Ok(self.one(&StoreKey::Setting).await?.map(Vec::from))
+    }
+
+    async fn prepare(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn store_setting(&self, json: &[u8], root: &Attr, trash: Option<&Attr>) -> Result<()> {
         let setting = StoreKey::Setting.encode();
         let trash_key = StoreKey::Attr(Ino::TRASH).encode();
         let first = [(Counter::NextInode, FIRST_INODE), (Counter::NextChunk, FIRST_SLICE)];
@@ -45,7 +51,14 @@ impl KvEngine {
         .await
     }
 
-    pub(super) async fn add_to_counter(&self, counter: Counter, by: i64) -> Result<i64> {
+    async fn wipe(&self) -> Result<()> {
+        self.store.wipe().await
+    }
+}
+
+#[async_trait]
+impl CounterRecords for KvEngine {
+    async fn add_counter(&self, counter: Counter, by: i64) -> Result<i64> {
         let key = StoreKey::Counter(counter).encode();
         self.update("adding to a counter", std::slice::from_ref(&key), |values| {
             let sum = values::decode_counter(counter, values[0].as_ref())? + by;
@@ -58,12 +71,12 @@ impl KvEngine {
         .await
     }
 
-    pub(super) async fn counter_value(&self, counter: Counter) -> Result<i64> {
+    async fn counter(&self, counter: Counter) -> Result<i64> {
         let raw = self.one(&StoreKey::Counter(counter)).await?;
         values::decode_counter(counter, raw.as_ref())
     }
 
-    pub(super) async fn elect(&self, counter: Counter, now: i64, gap: i64) -> Result<bool> {
+    async fn claim(&self, counter: Counter, now: i64, gap: i64) -> Result<bool> {
         let key = StoreKey::Counter(counter).encode();
         self.update("claiming a job", std::slice::from_ref(&key), |values| {
             let last = values::decode_counter(counter, values[0].as_ref())?;
@@ -74,8 +87,11 @@ impl KvEngine {
         })
         .await
     }
+}
 
-    pub(super) async fn add_acl(&self, rule: &AclRule) -> Result<u32> {
+#[async_trait]
+impl AclRecords for KvEngine {
+    async fn insert_acl(&self, rule: &AclRule) -> Result<u32> {
         let counter = StoreKey::Counter(Counter::AclMaxId).encode();
         self.update("adding an ACL rule", std::slice::from_ref(&counter), |values| {
             let id = values::decode_number(values[0].as_ref())? + 1;
@@ -90,7 +106,7 @@ impl KvEngine {
         .await
     }
 
-    pub(super) async fn all_acls(&self) -> Result<Vec<(u32, AclRule)>> {
+    async fn acls(&self) -> Result<Vec<(u32, AclRule)>> {
         let mut rules = Vec::new();
         self.walk(Scan::prefix(prefix::ACLS.to_vec()), |key, value| {
             if let Some(StoreKey::Acl(id)) = StoreKey::decode(key) {

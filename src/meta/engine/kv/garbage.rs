@@ -7,19 +7,17 @@ use super::keys::{StoreKey, prefix};
 use super::store::Scan;
 use super::values;
 use crate::error::Result;
-use crate::meta::engine::{DelayedSlices, DeletedFile};
+use crate::meta::engine::{DelayedSlices, DeletedFile, GarbageRecords};
 use crate::meta::record::{SliceSize, delayed};
 use crate::meta::{Ino, SliceId};
+use async_trait::async_trait;
 
 /// References looked at and dropped by one transaction.
 const BATCH: usize = 100;
 
-impl KvEngine {
-    pub(super) async fn files_deleted(
-        &self,
-        before: i64,
-        limit: usize,
-    ) -> Result<Vec<DeletedFile>> {
+#[async_trait]
+impl GarbageRecords for KvEngine {
+    async fn deleted_files(&self, before: i64, limit: usize) -> Result<Vec<DeletedFile>> {
         let mut files = Vec::new();
         self.walk(Scan::prefix(prefix::DELETED_FILES.to_vec()), |key, value| {
             if files.len() == limit {
@@ -37,7 +35,7 @@ impl KvEngine {
         Ok(files)
     }
 
-    pub(super) async fn unreferenced_slices(&self, limit: usize) -> Result<Vec<SliceSize>> {
+    async fn dead_slices(&self, limit: usize) -> Result<Vec<SliceSize>> {
         let mut slices = Vec::new();
         self.walk_slice_refs(|slice, beyond_first| {
             if slices.len() == limit {
@@ -52,12 +50,16 @@ impl KvEngine {
         Ok(slices)
     }
 
-    pub(super) async fn has_ref(&self, slice: SliceSize) -> Result<bool> {
+    async fn has_slice_ref(&self, slice: SliceSize) -> Result<bool> {
         let key = StoreKey::SliceRef(slice.id, slice.size).encode();
         Ok(self.store.get(&[key]).await?.iter().any(Option::is_some))
     }
 
-    pub(super) async fn drop_zero_refs(&self) -> Result<()> {
+    async fn drop_single_ref(&self, slice: SliceSize) -> Result<()> {
+        self.drop_if_zero(&[StoreKey::SliceRef(slice.id, slice.size).encode()]).await
+    }
+
+    async fn drop_single_refs(&self) -> Result<()> {
         let mut zero = Vec::new();
         self.walk_slice_refs(|slice, beyond_first| {
             if beyond_first == 0 {
@@ -69,13 +71,47 @@ impl KvEngine {
         for keys in zero.chunks(BATCH) {
             self.drop_if_zero(keys).await?;
         }
-        Ok(())
+        // This runs hourly in one elected client, so the store's own clean-up runs with it.
+        self.store.drop_old_versions().await
     }
 
-    pub(super) async fn drop_zero_ref(&self, slice: SliceSize) -> Result<()> {
-        self.drop_if_zero(&[StoreKey::SliceRef(slice.id, slice.size).encode()]).await
+    async fn delayed_slices(&self, before: i64, limit: usize) -> Result<Vec<DelayedSlices>> {
+        let mut lists = Vec::new();
+        if before < 0 {
+            return Ok(lists);
+        }
+        // Keys begin with the time, so the range ends where later ones begin.
+        let mut scan = Scan::prefix(prefix::DELAYED.to_vec());
+        scan.end = StoreKey::Delayed { at: before.saturating_add(1), id: SliceId(0) }.encode();
+        self.walk(scan, |key, value| {
+            if lists.len() == limit {
+                return Ok(ControlFlow::Break(()));
+            }
+            if let Some(StoreKey::Delayed { at, id }) = StoreKey::decode(key) {
+                lists.push(DelayedSlices { id, at, slices: delayed::decode(&value)? });
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+        .await?;
+        Ok(lists)
     }
 
+    async fn detached(&self, before: i64) -> Result<Vec<Ino>> {
+        let mut nodes = Vec::new();
+        self.walk(Scan::prefix(prefix::DETACHED.to_vec()), |key, value| {
+            if let Some(StoreKey::Detached(ino)) = StoreKey::decode(key)
+                && values::decode_time(Some(&value))? <= before
+            {
+                nodes.push(ino);
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+        .await?;
+        Ok(nodes)
+    }
+}
+
+impl KvEngine {
     async fn drop_if_zero(&self, keys: &[Vec<u8>]) -> Result<()> {
         self.update("dropping single references", keys, |values| {
             let mut writes = Vec::new();
@@ -100,44 +136,5 @@ impl KvEngine {
             Ok(visit(SliceSize { id, size }, values::decode_number(Some(&value))?))
         })
         .await
-    }
-
-    pub(super) async fn slices_delayed(
-        &self,
-        before: i64,
-        limit: usize,
-    ) -> Result<Vec<DelayedSlices>> {
-        let mut lists = Vec::new();
-        if before < 0 {
-            return Ok(lists);
-        }
-        // Keys begin with the time, so the range ends where later ones begin.
-        let mut scan = Scan::prefix(prefix::DELAYED.to_vec());
-        scan.end = StoreKey::Delayed { at: before.saturating_add(1), id: SliceId(0) }.encode();
-        self.walk(scan, |key, value| {
-            if lists.len() == limit {
-                return Ok(ControlFlow::Break(()));
-            }
-            if let Some(StoreKey::Delayed { at, id }) = StoreKey::decode(key) {
-                lists.push(DelayedSlices { id, at, slices: delayed::decode(&value)? });
-            }
-            Ok(ControlFlow::Continue(()))
-        })
-        .await?;
-        Ok(lists)
-    }
-
-    pub(super) async fn nodes_detached(&self, before: i64) -> Result<Vec<Ino>> {
-        let mut nodes = Vec::new();
-        self.walk(Scan::prefix(prefix::DETACHED.to_vec()), |key, value| {
-            if let Some(StoreKey::Detached(ino)) = StoreKey::decode(key)
-                && values::decode_time(Some(&value))? <= before
-            {
-                nodes.push(ino);
-            }
-            Ok(ControlFlow::Continue(()))
-        })
-        .await?;
-        Ok(nodes)
     }
 }

@@ -30,7 +30,7 @@ mod tests;
 pub use engine::KvEngine;
 pub use keys::StoreKey;
 pub use memory::MemoryStore;
-pub use store::{KvStore, KvTxn, Pair, Scan, StoreTraits};
+pub use store::{KvStore, KvTxn, Pair, Scan, StoreProperties};
 
 /// Opens the in-memory store of that name; every engine of this process that names it shares it.
 pub fn memory(name: &str) -> KvEngine {

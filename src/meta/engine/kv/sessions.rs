@@ -10,14 +10,16 @@ use super::keys::{StoreKey, prefix};
 use super::store::Scan;
 use super::values;
 use crate::error::Result;
-use crate::meta::engine::{HeldKind, HeldLock, StoredSession};
+use crate::meta::engine::{HeldKind, HeldLock, SessionRecords, StoredSession};
 use crate::meta::{Ino, Sid};
+use async_trait::async_trait;
 
 /// How long a legacy session may be silent, in seconds.
 const LEGACY_SILENCE: i64 = 300;
 
-impl KvEngine {
-    pub(super) async fn write_session(&self, sid: Sid, expire: i64, info: &[u8]) -> Result<()> {
+#[async_trait]
+impl SessionRecords for KvEngine {
+    async fn put_session(&self, sid: Sid, expire: i64, info: &[u8]) -> Result<()> {
         // Not every store can hold an empty value.
         let info = (!info.is_empty()).then(|| Bytes::copy_from_slice(info));
         let writes = vec![
@@ -27,7 +29,7 @@ impl KvEngine {
         self.write("storing a session", writes).await
     }
 
-    pub(super) async fn move_session_expiry(&self, sid: Sid, expire: i64) -> Result<bool> {
+    async fn extend_session(&self, sid: Sid, expire: i64) -> Result<bool> {
         let key = StoreKey::SessionExpire(sid).encode();
         self.update("extending a session", std::slice::from_ref(&key), |values| {
             if values[0].is_none() {
@@ -38,7 +40,7 @@ impl KvEngine {
         .await
     }
 
-    pub(super) async fn one_session(&self, sid: Sid) -> Result<Option<StoredSession>> {
+    async fn session(&self, sid: Sid) -> Result<Option<StoredSession>> {
         let keys = [
             StoreKey::SessionExpire(sid).encode(),
             StoreKey::SessionInfo(sid).encode(),
@@ -54,7 +56,7 @@ impl KvEngine {
         Ok(Some(StoredSession { sid, expire, info }))
     }
 
-    pub(super) async fn all_sessions(&self) -> Result<Vec<StoredSession>> {
+    async fn sessions(&self) -> Result<Vec<StoredSession>> {
         let mut infos = HashMap::new();
         self.walk(Scan::prefix(prefix::SESSION_INFOS.to_vec()), |key, value| {
             if let Some(StoreKey::SessionInfo(sid)) = StoreKey::decode(key) {
@@ -73,7 +75,7 @@ impl KvEngine {
         Ok(sessions)
     }
 
-    pub(super) async fn expired_sessions(&self, now: i64, limit: usize) -> Result<Vec<Sid>> {
+    async fn stale_sessions(&self, now: i64, limit: usize) -> Result<Vec<Sid>> {
         let mut stale = Vec::new();
         self.walk_expiries(|sid, expire| {
             if stale.len() == limit {
@@ -88,46 +90,24 @@ impl KvEngine {
         Ok(stale)
     }
 
-    /// Sessions and when they expire, current ones before legacy ones.
-    async fn walk_expiries(
-        &self,
-        mut visit: impl FnMut(Sid, i64) -> ControlFlow<()> + Send,
-    ) -> Result<()> {
-        for kind in [prefix::SESSION_EXPIRES, prefix::SESSION_HEARTBEATS] {
-            self.walk(Scan::prefix(kind.to_vec()), |key, value| {
-                let time = values::decode_time(Some(&value))?;
-                Ok(match StoreKey::decode(key) {
-                    Some(StoreKey::SessionExpire(sid)) => visit(sid, time),
-                    Some(StoreKey::SessionHeartbeat(sid)) => visit(sid, time + LEGACY_SILENCE),
-                    _ => ControlFlow::Continue(()),
-                })
-            })
-            .await?;
+    async fn release_locks(&self, sid: Sid) -> Result<()> {
+        let mut last = None;
+        for lock in self.locks_of(sid).await? {
+            let key = match lock.kind {
+                HeldKind::Flock(_) => StoreKey::Flocks(lock.ino),
+                HeldKind::Plock(_) => StoreKey::Plocks(lock.ino),
+            };
+            // Several owners of one session may hold the same file.
+            if last.as_ref() != Some(&key) {
+                self.drop_locks_of(&key, sid).await?;
+            }
+            last = Some(key);
         }
         Ok(())
     }
 
-    pub(super) async fn drop_session(&self, sid: Sid) -> Result<()> {
-        let keys = [
-            StoreKey::SessionExpire(sid),
-            StoreKey::SessionHeartbeat(sid),
-            StoreKey::SessionInfo(sid),
-        ];
-        let writes = keys.iter().map(|key| (key.encode(), None)).collect();
-        self.write("removing a session", writes).await
-    }
-
-    pub(super) async fn sustained_by(&self, sid: Sid) -> Result<Vec<Ino>> {
-        let keys = self.keys_under(&prefix::sustained(sid), |_| true).await?;
-        let inodes = keys.iter().filter_map(|key| match StoreKey::decode(key) {
-            Some(StoreKey::Sustained(_, ino)) => Some(ino),
-            _ => None,
-        });
-        Ok(inodes.collect())
-    }
-
     /// Locks are kept by inode, so every one of them is looked at.
-    pub(super) async fn locks_held_by(&self, sid: Sid) -> Result<Vec<HeldLock>> {
+    async fn locks_of(&self, sid: Sid) -> Result<Vec<HeldLock>> {
         let mut held = Vec::new();
         self.walk(Scan::prefix(prefix::FLOCKS.to_vec()), |key, value| {
             if let Some(StoreKey::Flocks(ino)) = StoreKey::decode(key) {
@@ -152,18 +132,42 @@ impl KvEngine {
         Ok(held)
     }
 
-    pub(super) async fn drop_locks(&self, sid: Sid) -> Result<()> {
-        let mut last = None;
-        for lock in self.locks_held_by(sid).await? {
-            let key = match lock.kind {
-                HeldKind::Flock(_) => StoreKey::Flocks(lock.ino),
-                HeldKind::Plock(_) => StoreKey::Plocks(lock.ino),
-            };
-            // Several owners of one session may hold the same file.
-            if last.as_ref() != Some(&key) {
-                self.drop_locks_of(&key, sid).await?;
-            }
-            last = Some(key);
+    async fn sustained(&self, sid: Sid) -> Result<Vec<Ino>> {
+        let keys = self.keys_under(&prefix::sustained(sid), |_| true).await?;
+        let inodes = keys.iter().filter_map(|key| match StoreKey::decode(key) {
+            Some(StoreKey::Sustained(_, ino)) => Some(ino),
+            _ => None,
+        });
+        Ok(inodes.collect())
+    }
+
+    async fn remove_session(&self, sid: Sid) -> Result<()> {
+        let keys = [
+            StoreKey::SessionExpire(sid),
+            StoreKey::SessionHeartbeat(sid),
+            StoreKey::SessionInfo(sid),
+        ];
+        let writes = keys.iter().map(|key| (key.encode(), None)).collect();
+        self.write("removing a session", writes).await
+    }
+}
+
+impl KvEngine {
+    /// Sessions and when they expire, current ones before legacy ones.
+    async fn walk_expiries(
+        &self,
+        mut visit: impl FnMut(Sid, i64) -> ControlFlow<()> + Send,
+    ) -> Result<()> {
+        for kind in [prefix::SESSION_EXPIRES, prefix::SESSION_HEARTBEATS] {
+            self.walk(Scan::prefix(kind.to_vec()), |key, value| {
+                let time = values::decode_time(Some(&value))?;
+                Ok(match StoreKey::decode(key) {
+                    Some(StoreKey::SessionExpire(sid)) => visit(sid, time),
+                    Some(StoreKey::SessionHeartbeat(sid)) => visit(sid, time + LEGACY_SILENCE),
+                    _ => ControlFlow::Continue(()),
+                })
+            })
+            .await?;
         }
         Ok(())
     }

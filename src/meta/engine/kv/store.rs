@@ -49,7 +49,7 @@ impl Scan {
 
 /// How stores differ where the mapping must know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoreTraits {
+pub struct StoreProperties {
     /// The scheme of its addresses.
     pub name: &'static str,
     /// An empty value cannot be told from a missing key.
@@ -66,10 +66,10 @@ pub struct StoreTraits {
 /// One ordered key-value store with optimistic transactions.
 #[async_trait]
 pub trait KvStore: Send + Sync + 'static {
-    fn traits(&self) -> StoreTraits;
+    fn properties(&self) -> StoreProperties;
 
     /// The address with every secret masked.
-    fn place(&self) -> &str;
+    fn address(&self) -> &str;
 
     /// Starts a transaction.
     async fn begin(&self) -> Result<Box<dyn KvTxn>>;
@@ -101,7 +101,7 @@ pub trait KvStore: Send + Sync + 'static {
 /// writes. A guard that trips without need costs a retry, no more.
 ///
 /// Locks exclude each other, though, and everyone who makes something in a directory guards it. So
-/// a store with [`StoreTraits::seats`] is told which guards are [shared](KvTxn::share) and who
+/// a store with [`StoreProperties::seats`] is told which guards are [shared](KvTxn::share) and who
 /// [ends](KvTxn::seize) them: many may share, and one who seizes conflicts with them all.
 #[async_trait]
 pub trait KvTxn: Send {

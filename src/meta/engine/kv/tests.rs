@@ -7,7 +7,10 @@ use bytes::Bytes;
 use super::memory::Fault;
 use super::{KvEngine, MemoryStore, StoreKey};
 use crate::error::Error;
-use crate::meta::engine::{Change, CommitError, Engine, Key, Record, connect};
+use crate::meta::engine::{
+    Change, ChangeLogRecords, CommitError, CounterRecords, Engine, Key, Record, SessionRecords,
+    SettingRecords, UsageRecords, connect,
+};
 use crate::meta::record::{
     Attr, Counter, DirStat, Entry, FileKind, LockKind, Slice, SliceSize, chunk,
 };
@@ -87,7 +90,7 @@ async fn a_create_writes_three_keys_and_leaves_usage_to_the_caller() {
     ];
     expected.sort();
     assert_eq!(store.dump(), expected);
-    assert!(!engine.traits().usage_in_commit);
+    assert!(!engine.properties().usage_in_commit);
 }
 
 #[tokio::test]
@@ -301,5 +304,5 @@ async fn engines_that_name_the_same_store_share_it() {
     one.add_counter(Counter::NextInode, 5).await.expect("adds");
     assert_eq!(two.counter(Counter::NextInode).await.expect("reads"), 5);
     assert_eq!(other.counter(Counter::NextInode).await.expect("reads"), 0);
-    assert_eq!((one.name(), one.place()), ("memkv", "memkv://shared-by-name"));
+    assert_eq!((one.name(), one.address()), ("memkv", "memkv://shared-by-name"));
 }

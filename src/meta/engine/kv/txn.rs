@@ -261,7 +261,7 @@ impl KvTransaction {
         if needs.heads.iter().any(too_short) {
             return Err(CommitError::Conflict);
         }
-        let log_key = changelog::key(self.store.traits().log_shards, kv.version());
+        let log_key = changelog::key(self.store.properties().log_shards, kv.version());
         let receipts = Applier::new(&mut cells, changes, log_key)
             .apply(changes)
             .map_err(CommitError::Failed)?;

@@ -46,7 +46,7 @@ impl KvEngine {
                 Err(CommitError::Conflict) => pause(attempt).await,
                 Err(CommitError::Failed(error)) => return Err(error),
                 Err(CommitError::Unknown(cause)) => {
-                    let place = self.store.place().to_owned();
+                    let place = self.store.address().to_owned();
                     return Err(Error::Unknown { place, what, cause: cause.to_string() });
                 }
             }

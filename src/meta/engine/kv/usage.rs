@@ -9,7 +9,9 @@ use super::store::Scan;
 use super::values::fixed;
 use crate::error::Result;
 use crate::meta::Ino;
+use crate::meta::engine::UsageRecords;
 use crate::meta::record::{DirStat, Quota, QuotaKey};
+use async_trait::async_trait;
 
 /// Dir stats changed by one transaction: others flush the same directories.
 const DIR_STATS: usize = 20;
@@ -17,8 +19,9 @@ const DIR_STATS: usize = 20;
 /// No limits: what a user or group has that was only ever counted.
 const UNLIMITED: Quota = Quota { max_space: -1, max_inodes: -1, used_space: 0, used_inodes: 0 };
 
-impl KvEngine {
-    pub(super) async fn add_to_dir_stats(&self, deltas: &[(Ino, DirStat)]) -> Result<Vec<Ino>> {
+#[async_trait]
+impl UsageRecords for KvEngine {
+    async fn add_dir_stats(&self, deltas: &[(Ino, DirStat)]) -> Result<Vec<Ino>> {
         let mut sums: BTreeMap<Ino, DirStat> = BTreeMap::new();
         for (ino, delta) in deltas {
             *sums.entry(*ino).or_default() += *delta;
@@ -54,7 +57,7 @@ impl KvEngine {
 
     /// A directory that was removed while it was counted gets no record: nobody would ever remove
     /// that one.
-    pub(super) async fn write_dir_stat(&self, ino: Ino, stat: &DirStat) -> Result<()> {
+    async fn put_dir_stat(&self, ino: Ino, stat: &DirStat) -> Result<()> {
         let node = StoreKey::Attr(ino).encode();
         self.update("storing a dir stat", &[node], |values| {
             let writes = match values[0] {
@@ -68,13 +71,13 @@ impl KvEngine {
         .await
     }
 
-    pub(super) async fn drop_dir_stats(&self) -> Result<()> {
+    async fn clear_dir_stats(&self) -> Result<()> {
         let is_stat = |key: &[u8]| matches!(StoreKey::decode(key), Some(StoreKey::DirStat(_)));
         let keys = self.keys_under(prefix::DIR_STATS, is_stat).await?;
         self.delete_all("clearing dir stats", keys).await
     }
 
-    pub(super) async fn all_quotas(&self) -> Result<Vec<(QuotaKey, Quota)>> {
+    async fn quotas(&self) -> Result<Vec<(QuotaKey, Quota)>> {
         let mut quotas = Vec::new();
         for kind in [prefix::DIR_QUOTAS, prefix::USER_QUOTAS, prefix::GROUP_QUOTAS] {
             self.walk(Scan::prefix(kind.to_vec()), |key, value| {
@@ -88,17 +91,12 @@ impl KvEngine {
         Ok(quotas)
     }
 
-    pub(super) async fn one_quota(&self, key: QuotaKey) -> Result<Option<Quota>> {
+    async fn quota(&self, key: QuotaKey) -> Result<Option<Quota>> {
         let raw = self.one(&StoreKey::Quota(key)).await?;
         raw.as_deref().map(Quota::decode).transpose()
     }
 
-    pub(super) async fn write_quota(
-        &self,
-        key: QuotaKey,
-        quota: &Quota,
-        usage: bool,
-    ) -> Result<bool> {
+    async fn put_quota(&self, key: QuotaKey, quota: &Quota, usage: bool) -> Result<bool> {
         let key = StoreKey::Quota(key).encode();
         self.update("storing a quota", std::slice::from_ref(&key), |values| {
             let old = values[0].as_deref().map(Quota::decode).transpose()?;
@@ -114,7 +112,7 @@ impl KvEngine {
         .await
     }
 
-    pub(super) async fn drop_quota(&self, key: QuotaKey) -> Result<()> {
+    async fn remove_quota(&self, key: QuotaKey) -> Result<()> {
         let raw_key = StoreKey::Quota(key).encode();
         self.update("removing a quota", std::slice::from_ref(&raw_key), |values| {
             let Some(raw) = &values[0] else { return Ok((Vec::new(), ())) };
@@ -130,7 +128,7 @@ impl KvEngine {
         .await
     }
 
-    pub(super) async fn add_to_quotas(&self, deltas: &[(QuotaKey, i64, i64)]) -> Result<()> {
+    async fn add_quota_usage(&self, deltas: &[(QuotaKey, i64, i64)]) -> Result<()> {
         let mut sums: BTreeMap<QuotaKey, (i64, i64)> = BTreeMap::new();
         for (key, space, inodes) in deltas {
             let sum = sums.entry(*key).or_default();
@@ -157,7 +155,7 @@ impl KvEngine {
         .await
     }
 
-    pub(super) async fn drop_owner_quotas(&self) -> Result<()> {
+    async fn clear_owner_quotas(&self) -> Result<()> {
         for kind in [prefix::USER_QUOTAS, prefix::GROUP_QUOTAS] {
             let keys = self.keys_under(kind, |_| true).await?;
             self.delete_all("clearing quotas", keys).await?;

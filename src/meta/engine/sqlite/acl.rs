@@ -1,12 +1,27 @@
 //! ACL rules: table `jfs_acl`. A rule's id is the row's.
 
+use async_trait::async_trait;
 use rusqlite::{Row, params};
 
+use super::Sqlite;
 use super::db::Db;
 use super::fault::Outcome;
 use super::row::Columns;
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::meta::engine::AclRecords;
 use crate::meta::record::{AclRule, acl};
+
+#[async_trait]
+impl AclRecords for Sqlite {
+    async fn insert_acl(&self, rule: &AclRule) -> Result<u32> {
+        let rule = rule.clone();
+        self.link.change(move |db| insert(db, &rule)).await
+    }
+
+    async fn acls(&self) -> Result<Vec<(u32, AclRule)>> {
+        self.link.read(all).await
+    }
+}
 
 pub fn rule(db: &Db, id: u32) -> Outcome<Option<AclRule>> {
     let sql = "SELECT owner, `group`, mask, other, named_users, named_groups FROM jfs_acl \

@@ -1,10 +1,14 @@
 //! Counters: table `jfs_counter`.
 
+use async_trait::async_trait;
 use rusqlite::params;
 
+use super::Sqlite;
 use super::db::Db;
 use super::fault::Outcome;
 use super::row::Columns;
+use crate::error::Result;
+use crate::meta::engine::CounterRecords;
 use crate::meta::record::Counter;
 
 /// The rows of a fresh volume. The first inode and slice ids are free; 1 is the root's.
@@ -16,6 +20,21 @@ pub const INITIAL: [(&str, i64); 6] = [
     ("totalInodes", 0),
     ("nextCleanupSlices", 0),
 ];
+
+#[async_trait]
+impl CounterRecords for Sqlite {
+    async fn add_counter(&self, counter: Counter, by: i64) -> Result<i64> {
+        self.link.change(move |db| add(db, counter, by)).await
+    }
+
+    async fn counter(&self, counter: Counter) -> Result<i64> {
+        self.link.read(move |db| value(db, counter)).await
+    }
+
+    async fn claim(&self, counter: Counter, now: i64, gap: i64) -> Result<bool> {
+        self.link.change(move |db| claim(db, counter, now, gap)).await
+    }
+}
 
 pub fn value(db: &Db, counter: Counter) -> Outcome<i64> {
     let sql = "SELECT value FROM jfs_counter WHERE name = ?1";

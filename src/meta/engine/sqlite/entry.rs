@@ -1,5 +1,6 @@
 //! Entries: table `jfs_edge`. Parents of a node are the entries that point to it.
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use rusqlite::params;
 
@@ -7,9 +8,23 @@ use super::db::Db;
 use super::fault::Outcome;
 use super::node::{attr_at, attr_columns};
 use super::row::Columns;
-use crate::meta::engine::{Cursor, EntryPage, Found};
+use super::{Sqlite, chunk};
+use crate::error::Result;
+use crate::meta::engine::{Cursor, EntryPage, Found, Listings};
 use crate::meta::record::Entry;
 use crate::meta::{Ino, Name};
+
+#[async_trait]
+impl Listings for Sqlite {
+    async fn list(&self, dir: Ino, cursor: &Cursor, limit: usize) -> Result<EntryPage> {
+        let cursor = cursor.clone();
+        self.link.read(move |db| list(db, dir, &cursor, limit)).await
+    }
+
+    async fn chunk_indexes(&self, ino: Ino, _length: u64) -> Result<Vec<u32>> {
+        self.link.read(move |db| chunk::indexes(db, ino)).await
+    }
+}
 
 pub fn entry(db: &Db, dir: Ino, name: &Name) -> Outcome<Option<Entry>> {
     let sql = "SELECT type, inode FROM jfs_edge WHERE parent = ?1 AND name = ?2";

@@ -1,12 +1,44 @@
 //! What waits for deletion: files in `jfs_delfile`, detached directories in `jfs_detached_node`.
 
+use async_trait::async_trait;
 use rusqlite::params;
 
 use super::db::Db;
 use super::fault::Outcome;
 use super::row::Columns;
+use super::{Sqlite, rows, slice};
+use crate::error::Result;
 use crate::meta::Ino;
-use crate::meta::engine::DeletedFile;
+use crate::meta::engine::{DelayedSlices, DeletedFile, GarbageRecords};
+use crate::meta::record::SliceSize;
+
+#[async_trait]
+impl GarbageRecords for Sqlite {
+    async fn deleted_files(&self, before: i64, limit: usize) -> Result<Vec<DeletedFile>> {
+        self.link.read(move |db| files(db, before, rows(limit))).await
+    }
+
+    async fn dead_slices(&self, limit: usize) -> Result<Vec<SliceSize>> {
+        self.link.read(move |db| slice::dead(db, rows(limit))).await
+    }
+
+    async fn has_slice_ref(&self, slice: SliceSize) -> Result<bool> {
+        self.link.read(move |db| Ok(slice::refs(db, slice.id)? > 0)).await
+    }
+
+    /// Every slice has its row here.
+    async fn drop_single_refs(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn delayed_slices(&self, before: i64, limit: usize) -> Result<Vec<DelayedSlices>> {
+        self.link.read(move |db| slice::delayed(db, before, rows(limit))).await
+    }
+
+    async fn detached(&self, before: i64) -> Result<Vec<Ino>> {
+        self.link.read(move |db| detached(db, before)).await
+    }
+}
 
 pub fn put_file(db: &Db, ino: Ino, length: u64, at: i64) -> Outcome<()> {
     // The column is called expire and holds the time of removal.

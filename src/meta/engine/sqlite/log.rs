@@ -1,10 +1,29 @@
 //! The change log: table `jfs_change_log`, a row for each line; the row's id is its version.
 
+use async_trait::async_trait;
 use rusqlite::params;
 
 use super::db::Db;
 use super::fault::Outcome;
 use super::row::Columns;
+use super::{Sqlite, rows};
+use crate::error::Result;
+use crate::meta::engine::ChangeLogRecords;
+
+#[async_trait]
+impl ChangeLogRecords for Sqlite {
+    async fn change_log(&self, after: i64, limit: usize) -> Result<Vec<(i64, String)>> {
+        self.link.read(move |db| lines(db, after, rows(limit))).await
+    }
+
+    async fn trim_change_log(&self, before: Option<i64>, keep: Option<u64>) -> Result<()> {
+        let cutoff = self.link.read(move |db| cutoff(db, before, keep)).await?;
+        if cutoff > 0 {
+            while !self.link.change(move |db| drop_some(db, cutoff)).await? {}
+        }
+        Ok(())
+    }
+}
 
 pub fn append(db: &Db, line: &str) -> Outcome<()> {
     db.exec("INSERT INTO jfs_change_log (entry) VALUES (?1)", [line])?;

@@ -1,15 +1,58 @@
 //! Sessions: `jfs_session2`, the table `jfs_session` of old clients, and `jfs_sustained`.
 
+use async_trait::async_trait;
 use rusqlite::{Row, params};
 
 use super::db::Db;
 use super::fault::Outcome;
 use super::row::Columns;
-use crate::meta::engine::StoredSession;
+use super::{Sqlite, lock};
+use crate::error::Result;
+use crate::meta::engine::{HeldLock, SessionRecords, StoredSession};
 use crate::meta::{Ino, Sid};
 
 /// Old clients store their last sign of life; after this many seconds without they are gone.
 const LEGACY_SILENCE: i64 = 300;
+
+#[async_trait]
+impl SessionRecords for Sqlite {
+    async fn put_session(&self, sid: Sid, expire: i64, info: &[u8]) -> Result<()> {
+        let info = info.to_vec();
+        self.link.change(move |db| put(db, sid, expire, &info)).await
+    }
+
+    async fn extend_session(&self, sid: Sid, expire: i64) -> Result<bool> {
+        self.link.change(move |db| extend(db, sid, expire)).await
+    }
+
+    async fn session(&self, sid: Sid) -> Result<Option<StoredSession>> {
+        self.link.read(move |db| one(db, sid)).await
+    }
+
+    async fn sessions(&self) -> Result<Vec<StoredSession>> {
+        self.link.read(|db| db.snapshot(|| all(db))).await
+    }
+
+    async fn stale_sessions(&self, now: i64, limit: usize) -> Result<Vec<Sid>> {
+        self.link.read(move |db| stale(db, now, limit)).await
+    }
+
+    async fn release_locks(&self, sid: Sid) -> Result<()> {
+        self.link.change(move |db| lock::release(db, sid)).await
+    }
+
+    async fn locks_of(&self, sid: Sid) -> Result<Vec<HeldLock>> {
+        self.link.read(move |db| db.snapshot(|| lock::held(db, sid))).await
+    }
+
+    async fn sustained(&self, sid: Sid) -> Result<Vec<Ino>> {
+        self.link.read(move |db| sustained(db, sid)).await
+    }
+
+    async fn remove_session(&self, sid: Sid) -> Result<()> {
+        self.link.change(move |db| remove(db, sid)).await
+    }
+}
 
 pub fn put(db: &Db, sid: Sid, expire: i64, info: &[u8]) -> Outcome<()> {
     let sql = "INSERT INTO jfs_session2 (sid, expire, info) VALUES (?1, ?2, ?3) \

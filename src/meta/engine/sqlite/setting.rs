@@ -1,5 +1,6 @@
 //! The setting: table `jfs_setting`, row `format`; and what a fresh volume begins with.
 
+use async_trait::async_trait;
 use rusqlite::params;
 
 use super::counter;
@@ -7,8 +8,35 @@ use super::db::Db;
 use super::fault::Outcome;
 use super::node;
 use super::row::{Columns, Text};
+use super::{Sqlite, schema};
+use crate::error::Result;
 use crate::meta::Ino;
+use crate::meta::engine::SettingRecords;
 use crate::meta::record::Attr;
+
+#[async_trait]
+impl SettingRecords for Sqlite {
+    async fn load_setting(&self) -> Result<Option<Vec<u8>>> {
+        self.link.read(|db| db.snapshot(|| load(db))).await
+    }
+
+    async fn prepare(&self) -> Result<()> {
+        // Looking first spares the lock on a database that needs nothing.
+        if self.link.read(|db| db.snapshot(|| schema::missing(db))).await?.is_empty() {
+            return Ok(());
+        }
+        self.link.change(schema::complete).await
+    }
+
+    async fn store_setting(&self, json: &[u8], root: &Attr, trash: Option<&Attr>) -> Result<()> {
+        let (json, root, trash) = (json.to_vec(), root.clone(), trash.cloned());
+        self.link.change(move |db| store(db, &json, &root, trash.as_ref())).await
+    }
+
+    async fn wipe(&self) -> Result<()> {
+        self.link.change(schema::drop_all).await
+    }
+}
 
 /// `None` on a database without a volume.
 pub fn load(db: &Db) -> Outcome<Option<Vec<u8>>> {

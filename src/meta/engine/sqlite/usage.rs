@@ -1,16 +1,84 @@
 //! Usage: `jfs_dir_stats`, `jfs_dir_quota` and `jfs_user_group_quota`.
 
+use async_trait::async_trait;
 use rusqlite::{Row, params};
 
+use super::Sqlite;
 use super::db::Db;
 use super::fault::Outcome;
 use super::row::Columns;
+use crate::error::Result;
 use crate::meta::Ino;
+use crate::meta::engine::UsageRecords;
 use crate::meta::record::{DirStat, Quota, QuotaKey};
 
 /// `qtype` of a user's and of a group's quota.
 const USER: u32 = 1;
 const GROUP: u32 = 2;
+/// Dir stats flushed in one transaction.
+const STATS_AT_ONCE: usize = 1000;
+
+#[async_trait]
+impl UsageRecords for Sqlite {
+    async fn add_dir_stats(&self, deltas: &[(Ino, DirStat)]) -> Result<Vec<Ino>> {
+        let mut left = Vec::new();
+        for some in deltas.chunks(STATS_AT_ONCE) {
+            let some = some.to_vec();
+            let missed = self.link.change(move |db| {
+                let mut missed = Vec::new();
+                for (ino, by) in &some {
+                    if !add_dir_stat(db, *ino, by)? {
+                        missed.push(*ino);
+                    }
+                }
+                Ok(missed)
+            });
+            left.extend(missed.await?);
+        }
+        Ok(left)
+    }
+
+    async fn put_dir_stat(&self, ino: Ino, stat: &DirStat) -> Result<()> {
+        let stat = *stat;
+        self.link.change(move |db| recount_dir_stat(db, ino, &stat)).await
+    }
+
+    async fn clear_dir_stats(&self) -> Result<()> {
+        self.link.change(clear_dir_stats).await
+    }
+
+    async fn quotas(&self) -> Result<Vec<(QuotaKey, Quota)>> {
+        self.link.read(|db| db.snapshot(|| quotas(db))).await
+    }
+
+    async fn quota(&self, key: QuotaKey) -> Result<Option<Quota>> {
+        self.link.read(move |db| quota(db, key)).await
+    }
+
+    async fn put_quota(&self, key: QuotaKey, quota: &Quota, usage: bool) -> Result<bool> {
+        let quota = *quota;
+        self.link.change(move |db| put_quota(db, key, &quota, usage)).await
+    }
+
+    async fn remove_quota(&self, key: QuotaKey) -> Result<()> {
+        self.link.change(move |db| remove_quota(db, key)).await
+    }
+
+    async fn add_quota_usage(&self, deltas: &[(QuotaKey, i64, i64)]) -> Result<()> {
+        let deltas = deltas.to_vec();
+        self.link
+            .change(move |db| {
+                deltas
+                    .iter()
+                    .try_for_each(|(key, space, inodes)| add_quota_usage(db, *key, *space, *inodes))
+            })
+            .await
+    }
+
+    async fn clear_owner_quotas(&self) -> Result<()> {
+        self.link.change(clear_owner_quotas).await
+    }
+}
 
 pub fn dir_stat(db: &Db, ino: Ino) -> Outcome<Option<DirStat>> {
     let sql = "SELECT data_length, used_space, used_inodes FROM jfs_dir_stats WHERE inode = ?1";

@@ -16,7 +16,7 @@ use super::patience::Patience;
 use super::phases::Phases;
 use super::txn::TikvTxn;
 use crate::error::Result;
-use crate::meta::engine::kv::{KvStore, KvTxn, Pair, Scan, StoreTraits};
+use crate::meta::engine::kv::{KvStore, KvTxn, Pair, Scan, StoreProperties};
 use crate::outage::{METADATA, Outage};
 use crate::policy::Opened;
 
@@ -176,8 +176,8 @@ impl TikvStore {
 
 #[async_trait]
 impl KvStore for TikvStore {
-    fn traits(&self) -> StoreTraits {
-        StoreTraits {
+    fn properties(&self) -> StoreProperties {
+        StoreProperties {
             name: "tikv",
             refuses_empty_values: true,
             log_shards: Some(self.cluster.address.log_shards),
@@ -187,7 +187,7 @@ impl KvStore for TikvStore {
         }
     }
 
-    fn place(&self) -> &str {
+    fn address(&self) -> &str {
         &self.cluster.address.place
     }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 pub use faults::{Fault, Faults};
 
-use super::store::{KvStore, KvTxn, Pair, Scan, StoreTraits};
+use super::store::{KvStore, KvTxn, Pair, Scan, StoreProperties};
 use crate::error::{Error, Result};
 use crate::meta::engine::CommitError;
 use crate::sync::Mutex;
@@ -121,8 +121,8 @@ impl Cells {
 
 #[async_trait]
 impl KvStore for MemoryStore {
-    fn traits(&self) -> StoreTraits {
-        StoreTraits {
+    fn properties(&self) -> StoreProperties {
+        StoreProperties {
             name: "memkv",
             refuses_empty_values: false,
             log_shards: self.log_shards,
@@ -131,7 +131,7 @@ impl KvStore for MemoryStore {
         }
     }
 
-    fn place(&self) -> &str {
+    fn address(&self) -> &str {
         &self.place
     }
 

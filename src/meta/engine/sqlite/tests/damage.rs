@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::Error;
-use crate::meta::engine::{Cursor, OddEntry};
+use crate::meta::engine::{Cursor, InvalidEntry};
 use crate::meta::record::QuotaKey;
 
 async fn damaged(volume: &Volume, key: Key, words: &[&str]) {
@@ -48,7 +48,7 @@ async fn an_entry_of_an_unknown_type_names_directory_and_name() {
     damaged(&volume, Key::Entry(Ino(1), name("ab")), &["table edge", "parent 1", "ab"]).await;
     let page = volume.engine.list(Ino(1), &Cursor::Start, 10).await.unwrap();
     assert!(page.entries.is_empty());
-    assert_eq!(page.odd, [OddEntry { name: "ab".into(), entry: None }]);
+    assert_eq!(page.invalid, [InvalidEntry { name: "ab".into(), entry: None }]);
 }
 
 #[tokio::test]

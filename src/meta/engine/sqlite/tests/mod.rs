@@ -19,7 +19,11 @@ use tempfile::TempDir;
 
 use super::Sqlite;
 use crate::error::Result;
-use crate::meta::engine::{Change, CommitError, Engine, Key, Record};
+use crate::meta::engine::{
+    AclRecords as _, Change, ChangeLogRecords as _, CommitError, CounterRecords as _, Engine,
+    GarbageRecords as _, Key, Listings as _, Record, SessionRecords as _, SettingRecords as _,
+    UsageRecords as _,
+};
 use crate::meta::record::{Attr, Entry, FileKind, Slice};
 use crate::meta::{Ino, Name, SliceId, Timestamp};
 
