@@ -10,7 +10,7 @@ use jfs::meta::engine::CommitError;
 use jfs::meta::engine::kv::{KvStore, KvTxn, Pair, Scan, StoreProperties};
 
 /// Behind the last seat that a place can have.
-const NO_SEAT: u8 = 200;
+const NO_SLOT: u8 = 200;
 
 pub struct Aside(pub Arc<dyn KvStore>);
 
@@ -65,12 +65,12 @@ impl KvTxn for AsideTxn {
         self.0.guard(key);
     }
 
-    fn share(&mut self, key: &[u8], _seat: u8) {
-        self.0.share(key, NO_SEAT);
+    fn lock_shared(&mut self, key: &[u8], _slot: u8) {
+        self.0.lock_shared(key, NO_SLOT);
     }
 
-    fn seize(&mut self, key: &[u8]) {
-        self.0.seize(key);
+    fn lock_exclusive(&mut self, key: &[u8]) {
+        self.0.lock_exclusive(key);
     }
 
     fn version(&self) -> u64 {

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::meta::Ino;
 use crate::meta::op::compact::{Compact, Compacted};
 use crate::meta::op::read::{Chunk, Read};
-use crate::meta::record::compaction::{Compaction, plan_compaction};
+use crate::meta::record::{Compaction, plan_compaction};
 use crate::meta::record::{Slice, SliceSize};
 use crate::meta::run::Done;
 use crate::sync::{Mutex, MutexGuard};

@@ -16,7 +16,7 @@ use crate::meta::op::read::Read;
 use crate::meta::op::truncate::{Present, Ranged, Truncate};
 use crate::meta::op::write::Write;
 use crate::meta::record::chunk::CHUNK_BITS;
-use crate::meta::record::view::view;
+use crate::meta::record::visible_slices;
 use crate::meta::record::{Attr, CHUNK_SIZE, Slice};
 use crate::meta::{Ino, Operation, Timestamp};
 
@@ -72,7 +72,7 @@ impl Meta {
         // Taken before the chunk is read: what changes from now on makes the view worthless.
         let mark = self.facts.open.mark(ino);
         let chunk = self.run(&Read { ino, index }).await?;
-        let view: View = Arc::new(view(&chunk.records));
+        let view: View = Arc::new(visible_slices(&chunk.records));
         if let Some(mark) = mark {
             self.facts.open.keep_view(ino, index, Arc::clone(&view), mark);
         }

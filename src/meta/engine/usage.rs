@@ -1,4 +1,4 @@
-//! Usage of directories and quotas, kept up to date beside the operations.
+//! Usage of directories and quotas, updated outside the commits of operations.
 
 use async_trait::async_trait;
 

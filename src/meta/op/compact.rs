@@ -4,8 +4,8 @@ use super::delete_chunk::{Released, release};
 use super::log;
 use crate::error::Result;
 use crate::meta::engine::{Change, Key};
+use crate::meta::record::Compaction;
 use crate::meta::record::changelog::LogOp;
-use crate::meta::record::compaction::Compaction;
 use crate::meta::record::{Slice, SliceSize};
 use crate::meta::{Ino, Lane, MetaTxn, Operation, Plan, SliceId};
 

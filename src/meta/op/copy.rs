@@ -9,7 +9,7 @@ use crate::meta::engine::{Change, Key};
 use crate::meta::record::attr::flag;
 use crate::meta::record::changelog::LogOp;
 use crate::meta::record::chunk::CHUNK_BITS;
-use crate::meta::record::view::view;
+use crate::meta::record::visible_slices;
 use crate::meta::record::{CHUNK_SIZE, Slice, SliceSize};
 use crate::meta::{Ino, Lane, MetaTxn, Operation, Plan};
 
@@ -134,7 +134,7 @@ fn seen(index: u32, records: &[Slice], range: &Range<u64>) -> Vec<(u64, Slice)> 
             fragments.push((begin - range.start, Slice { off, len, ..fragment }));
         }
     };
-    for fragment in view(records) {
+    for fragment in visible_slices(records) {
         clip(fragment, pos);
         pos += u64::from(fragment.len);
     }

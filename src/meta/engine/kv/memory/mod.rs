@@ -1,4 +1,4 @@
-//! A store in memory, for tests and measurements: every name is one store of this process.
+//! A store in memory, for tests and benchmarks. Each name is one store of this process.
 
 mod faults;
 
@@ -42,35 +42,35 @@ struct Cell {
 type Versions = Vec<(Vec<u8>, u64)>;
 
 impl MemoryStore {
-    /// A store that only the holders of this value know.
+    /// Creates a store without a name.
     pub fn new() -> Arc<Self> {
         Arc::new(Self::at("memkv://".to_owned(), None))
     }
 
-    /// As [`MemoryStore::new`], with a change log kept in shards as on TiKV.
+    /// Like [`MemoryStore::new`], with a sharded change log as on TiKV.
     pub fn with_log_shards(shards: u16) -> Arc<Self> {
         Arc::new(Self::at("memkv://".to_owned(), Some(shards)))
     }
 
-    /// The store of that name; it lives as long as the process.
+    /// Returns the store of that name. It lives as long as the process.
     pub fn named(name: &str) -> Arc<Self> {
         let mut stores = NAMED.lock();
         let make = || Arc::new(Self::at(format!("memkv://{name}"), None));
         stores.entry(name.to_owned()).or_insert_with(make).clone()
     }
 
-    /// What goes wrong with the next commits.
+    /// Returns the faults that the next commits will run into.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// Every pair, to compare with what another client would store.
+    /// Returns every pair, to compare with what another client would store.
     pub fn dump(&self) -> Vec<Pair> {
         let cells = self.cells.lock();
         cells.map.iter().map(|(key, cell)| (key.clone(), cell.value.clone())).collect()
     }
 
-    /// Sets one value past all transactions, as another client might.
+    /// Sets one value outside all transactions, as another client might.
     pub fn plant(&self, key: Vec<u8>, value: impl Into<Bytes>) {
         self.cells.lock().apply([(key, Some(value.into()))]);
     }
@@ -127,7 +127,7 @@ impl KvStore for MemoryStore {
             refuses_empty_values: false,
             log_shards: self.log_shards,
             batch: 1666,
-            seats: 0,
+            shared_lock_slots: 0,
         }
     }
 
@@ -167,7 +167,7 @@ struct MemoryTxn {
     place: String,
     cells: Arc<Mutex<Cells>>,
     faults: Arc<Faults>,
-    /// The version that was first seen of each key; `None` if it was not there.
+    /// The version of each key when it was first read; `None` if it did not exist.
     points: HashMap<Vec<u8>, Option<u64>>,
     scans: Vec<(Scan, Versions)>,
     writes: Vec<(Vec<u8>, Option<Bytes>)>,
@@ -206,7 +206,7 @@ impl KvTxn for MemoryTxn {
 
     async fn commit(&mut self) -> Result<(), CommitError> {
         let lost = || {
-            let cause = "the answer was lost on purpose".to_owned();
+            let cause = "the response was lost on purpose".to_owned();
             CommitError::Unknown(Error::Unreachable { place: self.place.clone(), cause })
         };
         let fault = self.faults.next();
