@@ -10,13 +10,13 @@ fn stat(length: i64, space: i64, inodes: i64) -> DirStat {
     DirStat { length, space, inodes }
 }
 
-/// A directory with a stat.
+/// Creates a directory with a stat.
 async fn put(engine: &dyn Engine, ino: Ino, stat: DirStat) {
     commit(engine, &[Change::PutAttr(ino, dir()), Change::PutDirStat(ino, stat)]).await;
 }
 
 on_every_engine! {
-    async fn a_stat_reads_back_is_replaced_and_goes(store) {
+    async fn a_stat_is_written_replaced_and_removed(store) {
         let engine = store.engine.as_ref();
         assert_eq!(dir_stat(engine, DIR).await, None);
         put(engine, DIR, DirStat::default()).await;
@@ -39,7 +39,7 @@ on_every_engine! {
         assert_eq!(dir_stat(engine, OTHER).await, Some(stat(0, 0, 0)));
     }
 
-    async fn stats_that_are_missing_or_would_be_negative_are_told(store) {
+    async fn stats_that_are_missing_or_would_turn_negative_are_returned(store) {
         let engine = store.engine.as_ref();
         put(engine, DIR, stat(10, 4096, 1)).await;
         put(engine, OTHER, stat(10, 4096, 1)).await;
@@ -71,7 +71,7 @@ on_every_engine! {
         assert_eq!(dir_stat(engine, DIR).await, None);
     }
 
-    async fn clearing_takes_all_stats(store) {
+    async fn clearing_removes_all_stats(store) {
         let engine = store.engine.as_ref();
         put(engine, DIR, stat(1, 1, 1)).await;
         put(engine, OTHER, stat(1, 1, 1)).await;

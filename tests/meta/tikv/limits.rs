@@ -1,4 +1,4 @@
-//! What is large stays within the limits of a cluster, and of this client's memory.
+//! Large volumes stay within the limits of a cluster and of this client's memory.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::support::tikv::TikvServer;
 use crate::support::tree::{Tree, name};
 use crate::support::volume::setting;
 
-/// Tighter than a cluster's: messages of 4 MiB, transactions of a MiB and ten thousand keys.
+/// Lower than those of a real cluster: messages of 4 MiB, transactions of 1 MiB and 10,000 keys.
 const LIMITS: [&str; 6] =
     ["-max-message", "4194304", "-max-keys", "10000", "-max-bytes", "1048576"];
 
@@ -26,7 +26,7 @@ async fn formatted(url: &str) -> Arc<Meta> {
     meta
 }
 
-/// Commits many changes, five hundred at a time.
+/// Commits many changes, 500 at a time.
 async fn commit(meta: &Meta, changes: &[Change]) {
     for some in changes.chunks(500) {
         let mut txn = meta.engine().begin();
@@ -38,7 +38,7 @@ fn slice(id: u64) -> Slice {
     Slice { pos: 0, id: SliceId(id), size: 4096, off: 0, len: 4096 }
 }
 
-/// A commit that took the file away at once would write more keys than it may.
+/// Removing the file in one commit would write more keys than allowed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_file_is_deleted_within_the_limits() {
     const CHUNKS: u32 = 1200;
@@ -49,7 +49,7 @@ async fn a_large_file_is_deleted_within_the_limits() {
         let slices = vec![slice(1_000_000 + u64::from(index))];
         Change::AppendSlices { ino, index, slices, if_present: false }
     };
-    // The length first: growing over chunks that are there would write to each of them.
+    // The length first: growing over existing chunks would write to each of them.
     meta.truncate(&Caller::root(), ino, u64::from(CHUNKS) * CHUNK_SIZE).await.expect("grow");
     commit(&meta, &(0..CHUNKS).map(append).collect::<Vec<_>>()).await;
     assert_eq!(meta.engine().chunk_indexes(ino, 0).await.expect("chunks").len(), CHUNKS as usize);
@@ -59,7 +59,7 @@ async fn a_large_file_is_deleted_within_the_limits() {
     assert!(meta.engine().deleted_files(i64::MAX, 10).await.expect("files").is_empty());
 }
 
-/// A chunk that was written to again and again and never compacted.
+/// A chunk that was written to many times and never compacted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chunk_of_many_slices_is_read_within_the_limits() {
     const SLICES: u64 = 30_000;
@@ -100,7 +100,7 @@ async fn a_large_directory_is_removed_within_the_limits() {
     assert!(server.dump(&url).is_empty());
 }
 
-/// More than a message holds lies on one page: it is asked for in smaller parts.
+/// One page holds more than a message may: it is requested in smaller parts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_that_is_larger_than_a_message_is_listed() {
     const LISTS: u64 = 60;
@@ -117,7 +117,7 @@ async fn garbage_that_is_larger_than_a_message_is_listed() {
     assert!(found.iter().all(|list| list.slices.len() as u64 == EACH));
 }
 
-/// Single references go by the hundred, those of a whole volume.
+/// Reference records of a whole volume are dropped a hundred at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_references_are_dropped_within_the_limits() {
     let server = TikvServer::start(&LIMITS);
@@ -133,9 +133,9 @@ async fn many_references_are_dropped_within_the_limits() {
     );
 }
 
-/// The tools of the Go client on a server with the same limits.
+/// The Go client works on a server with the same limits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_go_client_dumps_what_we_made_within_the_limits() {
+async fn the_go_client_dumps_our_volume_within_the_limits() {
     let server = TikvServer::start(&LIMITS);
     let url = server.fresh_url();
     let meta = formatted(&url).await;
@@ -152,10 +152,10 @@ async fn the_go_client_dumps_what_we_made_within_the_limits() {
     assert_eq!(entries.len(), 100);
 }
 
-/// Names the directory that this program is to list as a process of its own.
+/// Names the volume that this program lists as a separate process.
 const LISTED: &str = "JFS_TEST_LISTED";
 
-/// How many entries the process that is measured has seen; alone it lists a small directory.
+/// Lists a directory and prints the peak memory. Started directly, it lists a small directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_is_listed_page_by_page() {
     let (url, count) = if let Ok(listed) = std::env::var(LISTED) {
@@ -184,17 +184,17 @@ async fn a_directory_is_listed_page_by_page() {
     println!("peak {} KiB", peak());
 }
 
-/// The most memory that this process ever had, in KiB.
+/// Returns the peak memory of this process, in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// What a listing takes does not grow with the directory: the same for five thousand entries and for
-/// many times as many. With `JFS_TEST_LONG=1` these are a million.
+/// The memory of a listing does not grow with the directory: it is the same for 5000 entries and for
+/// many more. With `JFS_TEST_LONG=1` the directory has a million.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_huge_directory_lists_in_bounded_memory() {
+async fn a_huge_directory_is_listed_in_bounded_memory() {
     let server = TikvServer::start(&["-stores", "3"]);
     let many = if long() { 1_000_000 } else { 150_000 };
     let small = listed(&server, 5000).await;
@@ -203,7 +203,8 @@ async fn a_huge_directory_lists_in_bounded_memory() {
     assert!(huge < small + 24 * 1024, "5000 entries: {small} KiB, {many} entries: {huge} KiB");
 }
 
-/// The peak of a process that lists a directory of so many entries, in several regions.
+/// Returns the peak memory of a process that lists a directory with this many entries, in several
+/// regions.
 async fn listed(server: &TikvServer, count: usize) -> u64 {
     let url = server.fresh_split_url();
     formatted(&url).await.close().await.expect("close");
@@ -215,7 +216,7 @@ async fn listed(server: &TikvServer, count: usize) -> u64 {
     server.fill(&url, 1, count);
     let program = std::env::current_exe().expect("this program");
     let listed = tokio::process::Command::new(program)
-        .args(["--exact", "tikv::large::a_directory_is_listed_page_by_page", "--nocapture"])
+        .args(["--exact", "tikv::limits::a_directory_is_listed_page_by_page", "--nocapture"])
         .env(LISTED, format!("{url} {count}"))
         .stdin(Stdio::null())
         .kill_on_drop(true)

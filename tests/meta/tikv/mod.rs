@@ -1,10 +1,10 @@
-//! What is particular to TiKV: servers that fail, races that a snapshot does not see, requests.
+//! Tests of the TiKV engine: failing servers, races that snapshot isolation misses, request counts.
 
 mod connecting;
+mod dir_locks;
 mod faults;
-mod large;
-mod many;
+mod limits;
+mod many_clients;
 mod one_phase;
-mod places;
 mod round_trips;
 mod tls;
