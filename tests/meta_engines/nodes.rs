@@ -188,7 +188,8 @@ on_every_engine! {
         let found = lookup(engine, DIR, name("a")).await;
         let bare = Found { entry: entry(FILE), attr: None };
         assert!(
-            found.as_ref() == Some(&bare) || (engine.properties().entry_needs_node && found.is_none()),
+            found.as_ref() == Some(&bare)
+                || (engine.properties().entry_needs_node && found.is_none()),
             "{found:?}"
         );
     }

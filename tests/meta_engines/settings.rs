@@ -24,7 +24,8 @@ on_every_engine! {
     async fn inodes_of_a_new_volume_start_at_two_and_slices_at_one(store) {
         let engine = store.engine.as_ref();
         store.format().await;
-        // A batch ends below the returned value. Redis starts one lower, at an inode that is skipped.
+        // A batch ends below the returned value. Redis starts one lower, at an inode that is
+        // skipped.
         let inodes = engine.add_counter(Counter::NextInode, 1024).await.expect("adds");
         assert!([1025, 1026].contains(&inodes), "{inodes}");
         assert_eq!(

@@ -41,8 +41,8 @@ pub async fn memory() -> TestStore {
     TestStore::open(format!("memkv://{}", unique_name()), None).await
 }
 
-/// Every other commit of the store reports a false conflict, so that the mapping retries wherever it
-/// can.
+/// Every other commit of the store reports a false conflict, so that the mapping retries wherever
+/// it can.
 pub async fn memory_with_conflicts() -> TestStore {
     let name = unique_name();
     MemoryStore::named(&name).faults().conflict_every_other();

@@ -113,7 +113,9 @@ async fn ranges(meta: &Meta, owner: LockOwner) -> Vec<(LockKind, u64, u64)> {
 macro_rules! on_every_engine_and_a_slow_one {
     ($($body:ident),* $(,)?) => {
         $crate::on_every_engine! { super::setting_with_acls_and_log(); $($body),* }
-        $crate::on_every_engine! { @engine slow, slow_with, super::setting_with_acls_and_log(); $($body),* }
+        $crate::on_every_engine! {
+            @engine slow, slow_with, super::setting_with_acls_and_log(); $($body),*
+        }
     };
 }
 

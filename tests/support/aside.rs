@@ -7,14 +7,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jfs::error::Result;
 use jfs::meta::engine::CommitError;
-use jfs::meta::engine::kv::{KvStore, KvTxn, Pair, Scan, StoreProperties};
+use jfs::meta::engine::kv::{KvStore, Pair, Scan, StoreProperties, StoreTxn};
 
 /// Behind the last seat that a place can have.
 const NO_SLOT: u8 = 200;
 
 pub struct Aside(pub Arc<dyn KvStore>);
 
-struct AsideTxn(Box<dyn KvTxn>);
+struct AsideTxn(Box<dyn StoreTxn>);
 
 #[async_trait]
 impl KvStore for Aside {
@@ -26,7 +26,7 @@ impl KvStore for Aside {
         self.0.address()
     }
 
-    async fn begin(&self) -> Result<Box<dyn KvTxn>> {
+    async fn begin(&self) -> Result<Box<dyn StoreTxn>> {
         Ok(Box::new(AsideTxn(self.0.begin().await?)))
     }
 
@@ -44,7 +44,7 @@ impl KvStore for Aside {
 }
 
 #[async_trait]
-impl KvTxn for AsideTxn {
+impl StoreTxn for AsideTxn {
     async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
         self.0.get(keys).await
     }

@@ -6,8 +6,8 @@ use super::{Engine, kv, redis, sqlite, tikv};
 use crate::error::{Error, Result};
 use crate::policy::Policy;
 
-/// Environment variables by name. They are passed rather than read from the process, since each volume
-/// in a process has its own.
+/// Environment variables by name. They are passed rather than read from the process, since each
+/// volume in a process has its own.
 pub type Env<'a> = &'a (dyn Fn(&str) -> Option<String> + Send + Sync);
 
 /// Opens the store that `url` names, with the environment of the process.

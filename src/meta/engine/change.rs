@@ -10,8 +10,8 @@ use crate::meta::{Ino, LockOwner, Name, Sid, SliceId, Timestamp};
 pub enum Change {
     PutAttr(Ino, Attr),
     RemoveAttr(Ino),
-    /// Updates a directory after entries were added or removed, regardless of concurrent changes: adds
-    /// to the link count, and moves mtime and ctime forward to `at`.
+    /// Updates a directory after entries were added or removed, regardless of concurrent changes:
+    /// adds to the link count, and moves mtime and ctime forward to `at`.
     TouchDir {
         ino: Ino,
         links: i64,
@@ -19,7 +19,8 @@ pub enum Change {
     },
     PutEntry(Ino, Name, Entry),
     RemoveEntry(Ino, Name),
-    /// Adds to the entry count of one parent of a hard-linked node. SQL derives it from the entries.
+    /// Adds to the entry count of one parent of a hard-linked node. SQL derives it from the
+    /// entries.
     AddParent {
         ino: Ino,
         parent: Ino,
@@ -54,8 +55,8 @@ pub enum Change {
 
     /// Adds a slice that a write names for the first time. SQL has a row for every slice.
     NewSlice(SliceSize),
-    /// Adds a reference record for a slice written by compaction, until the outcome of the commit is
-    /// known.
+    /// Adds a reference record for a slice written by compaction, until the outcome of the commit
+    /// is known.
     TrackSlice(SliceSize),
     /// Changes the number of references.
     AddSliceRef {

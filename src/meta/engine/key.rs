@@ -11,8 +11,8 @@ use crate::meta::{Ino, Name, Sid, SliceId};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Key {
     Attr(Ino),
-    /// The attr of a directory as the place of its entries. Adding and removing entries is no conflict,
-    /// so its times and link count are not guarded. See [`Attr::same_place`].
+    /// The attr of a directory as the place of its entries. Adding and removing entries is no
+    /// conflict, so its times and link count are not guarded. See [`Attr::same_place`].
     Place(Ino),
     Entry(Ino, Name),
     /// An entry and the attr it points to, in one round trip.

@@ -1,5 +1,5 @@
-//! JSON as Go's encoder writes it: `<`, `>`, `&` and the two line separators are escaped, and indenting
-//! puts every field on its own line even with an empty indent.
+//! JSON as Go's encoder writes it: `<`, `>`, `&` and the two line separators are escaped, and
+//! indenting puts every field on its own line even with an empty indent.
 
 use std::io;
 
@@ -94,7 +94,8 @@ mod tests {
 
     use super::*;
 
-    // The expected texts are the output of json.Marshal and json.MarshalIndent(v, "", "") of Go 1.26.
+    // The expected texts are the output of json.Marshal and json.MarshalIndent(v, "", "") of Go
+    // 1.26.
     #[test]
     fn strings_are_escaped_as_go_escapes_them() {
         let text = "k\t\"q\" \\ <a> & b\r\n\u{1}\u{1f}\u{7f}\u{8}\u{c}\u{2028}\u{2029} \u{fffd} é/";

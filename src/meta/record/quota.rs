@@ -45,7 +45,8 @@ impl Quota {
         self.max_space > 0 || self.max_inodes > 0
     }
 
-    /// Returns whether the record only counts usage: -1 marks limits that were never set, or removed.
+    /// Returns whether the record only counts usage: -1 marks limits that were never set, or
+    /// removed.
     pub fn is_unset(&self) -> bool {
         self.max_space == -1 && self.max_inodes == -1
     }

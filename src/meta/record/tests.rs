@@ -49,7 +49,7 @@ proptest! {
     }
 
     #[test]
-    fn any_slices_have_visible_slices_and_a_compaction_plan(raw in vec(vec(any::<u8>(), SLICE_LEN), 0..12)) {
+    fn any_records_can_be_viewed_and_compacted(raw in vec(vec(any::<u8>(), SLICE_LEN), 0..12)) {
         let Ok(slices) = chunk::decode(&raw.concat()) else { return Ok(()) };
         let visible = visible_slices(&slices);
         assert!(visible.len() <= 4 * slices.len() + 1);

@@ -1,5 +1,5 @@
-//! Names in the trash: one directory per hour, with one entry per removed node, whatever directory it
-//! came from.
+//! Names in the trash: one directory per hour, with one entry per removed node, whatever directory
+//! it came from.
 
 use chrono::{DateTime, NaiveDateTime};
 
@@ -16,7 +16,8 @@ pub fn hour_name(at: Timestamp) -> Name {
     Name::unchecked(time.format(HOUR).to_string())
 }
 
-/// Returns the unix second at which the hour of a directory begins; `None` if the name is not an hour.
+/// Returns the unix second at which the hour of a directory begins; `None` if the name is not an
+/// hour.
 pub fn parse_hour(name: &Name) -> Option<i64> {
     let text = std::str::from_utf8(name.as_bytes()).ok()?;
     let begin = NaiveDateTime::parse_from_str(&format!("{text}-00"), &format!("{HOUR}-%M")).ok()?;
@@ -35,7 +36,8 @@ pub struct Trashed {
 }
 
 impl Trashed {
-    /// Returns the name of the entry, truncated to the longest possible name even within a character.
+    /// Returns the name of the entry, truncated to the longest possible name even within a
+    /// character.
     pub fn entry_name(&self) -> Name {
         let mut text = format!("{}-{}-", self.parent, self.ino).into_bytes();
         text.extend_from_slice(self.name.as_bytes());

@@ -1,5 +1,5 @@
-//! Creating a file in a directory while another client removes the directory: one of them wins, although
-//! they write no key in common.
+//! Creating a file in a directory while another client removes the directory: one of them wins,
+//! although they write no key in common.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,7 +109,8 @@ async fn removing_a_directory_that_got_a_file_fails() {
     assert_eq!(clients.creator.names("d").await, ["f"]);
 }
 
-/// What would happen in the first test without shared locks: the file is created, but it cannot be found.
+/// What would happen in the first test without shared locks: the file is created, but it cannot be
+/// found.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_locks_a_file_is_created_in_a_removed_directory() {
     let clients = TwoClients::without_locks().await;

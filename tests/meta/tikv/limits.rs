@@ -191,8 +191,8 @@ fn peak() -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// The memory of a listing does not grow with the directory: it is the same for 5000 entries and for
-/// many more. With `JFS_TEST_LONG=1` the directory has a million.
+/// The memory of a listing does not grow with the directory: it is the same for 5000 entries and
+/// for many more. With `JFS_TEST_LONG=1` the directory has a million.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_huge_directory_is_listed_in_bounded_memory() {
     let server = TikvServer::start(&["-stores", "3"]);

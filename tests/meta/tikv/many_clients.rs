@@ -117,8 +117,8 @@ async fn heartbeats_at_the_same_moment_never_conflict() {
     assert_eq!(all.rollbacks(), before);
 }
 
-/// All clients add to one usage counter. They flush it outside the operations, every few seconds, and
-/// repeat conflicting flushes: nothing is lost, and no operation has a conflict.
+/// All clients add to one usage counter. They flush it outside the operations, every few seconds,
+/// and repeat conflicting flushes: nothing is lost, and no operation has a conflict.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn usage_of_many_clients_adds_up() {
     let all = Clients::with_sessions().await;

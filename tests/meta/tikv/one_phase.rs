@@ -1,5 +1,5 @@
-//! One-phase commits: the request that writes the keys is the commit, so losing its response means losing
-//! that of the commit.
+//! One-phase commits: the request that writes the keys is the commit, so losing its response means
+//! losing that of the commit.
 
 use std::time::Duration;
 
@@ -53,8 +53,8 @@ async fn a_counter_counts_once_despite_lost_responses() {
     }
 }
 
-/// The first response is lost, and another client builds on the commit before the library repeats the
-/// request. To the library this looks like a conflict.
+/// The first response is lost, and another client builds on the commit before the library repeats
+/// the request. To the library this looks like a conflict.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_response_after_which_another_client_commits_is_no_conflict() {
     let client = FaultyClient::in_one_region().await;

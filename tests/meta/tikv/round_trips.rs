@@ -50,8 +50,8 @@ impl Counted {
         Self { server, meta }
     }
 
-    /// Returns the number of requests by method. Flushes may run meanwhile, so this returns the lowest
-    /// numbers of several attempts.
+    /// Returns the number of requests by method. Flushes may run meanwhile, so this returns the
+    /// lowest numbers of several attempts.
     async fn count<T>(&self, mut work: impl AsyncFnMut(usize) -> T) -> BTreeMap<String, u64> {
         let mut fewest: Option<BTreeMap<String, u64>> = None;
         for attempt in 0..TRIES {
@@ -170,8 +170,8 @@ async fn reads(vol: &Counted, commit: &[(&str, u64)]) -> BTreeMap<&'static str, 
 async fn a_change_in_one_region_takes_a_timestamp_its_reads_and_one_request() {
     let vol = Counted::new().await;
     let reads = reads(&vol, &[("KvPrewrite", 1), ("tso", 1)]).await;
-    // A write reads the chunk to append to it. A removal reads the name, then the node, and then the
-    // other names of a file, or whether a directory has entries.
+    // A write reads the chunk to append to it. A removal reads the name, then the node, and then
+    // the other names of a file, or whether a directory has entries.
     let expected = [
         ("create", 1),
         ("mkdir", 1),
@@ -186,8 +186,8 @@ async fn a_change_in_one_region_takes_a_timestamp_its_reads_and_one_request() {
 }
 
 /// Several regions take two timestamps and two phases. The second commit is that of the other keys,
-/// for which the caller does not wait. Requests to several regions are sent at once, so they are one
-/// round trip.
+/// for which the caller does not wait. Requests to several regions are sent at once, so they are
+/// one round trip.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_in_several_regions_takes_two_phases() {
     let vol = Counted::in_several_regions().await;

@@ -1,4 +1,5 @@
-//! Records that another client adds, changes or removes after they were read, for every kind of key.
+//! Records that another client adds, changes or removes after they were read, for every kind of
+//! key.
 
 use bytes::Bytes;
 use jfs::meta::engine::{Change, Key};

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::keys::StoreKey;
 use super::read::{Unguarded, records};
 use super::store::KvStore;
-use super::transaction::{DirLocks, KvTransaction};
+use super::transaction::{DirLocks, KvTxn};
 use crate::error::Result;
 use crate::meta::engine::{Engine, EngineProperties, Key, Record, Txn};
 
@@ -52,7 +52,7 @@ impl Engine for KvEngine {
     }
 
     fn begin(&self) -> Box<dyn Txn> {
-        Box::new(KvTransaction::new(self.store.clone(), self.dir_locks.clone()))
+        Box::new(KvTxn::new(self.store.clone(), self.dir_locks.clone()))
     }
 
     async fn read(&self, keys: &[Key]) -> Result<Vec<Record>> {

@@ -95,8 +95,9 @@ impl StoreKey {
         }
     }
 
-    /// Returns the key of the change-log lines of the commit with this version. Versions of the same
-    /// time differ in few bits, so stores that shard the log mix high and low bits to spread them.
+    /// Returns the key of the change-log lines of the commit with this version. Versions of the
+    /// same time differ in few bits, so stores that shard the log mix high and low bits to spread
+    /// them.
     pub(super) fn log(shards: Option<u16>, version: u64) -> Self {
         let shard = shards.map(|count| {
             let spread = (version ^ (version >> 18)) % u64::from(count.max(1));
@@ -107,7 +108,7 @@ impl StoreKey {
 
     /// Returns the node whose entries, xattrs or parents begin with this prefix, and the letter
     /// that says which of them.
-    pub(super) fn listed(prefix: &[u8]) -> Option<(Ino, u8)> {
+    pub(super) fn range_owner(prefix: &[u8]) -> Option<(Ino, u8)> {
         let mut rest = prefix.strip_prefix(b"A").filter(|rest| rest.len() == 9)?;
         Some((ino(&mut rest), *rest.first()?))
     }

@@ -17,7 +17,7 @@ mod values;
 pub use engine::KvEngine;
 pub use keys::StoreKey;
 pub use memory::MemoryStore;
-pub use store::{KvStore, KvTxn, Pair, Scan, StoreProperties};
+pub use store::{KvStore, Pair, Scan, StoreProperties, StoreTxn};
 
 /// Opens the in-memory store of that name. All engines of this process that name it share it.
 pub fn memory(name: &str) -> KvEngine {

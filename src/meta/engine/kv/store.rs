@@ -1,7 +1,7 @@
 //! What an ordered key-value store must provide.
 //!
-//! Keys and values are bytes as JuiceFS lays them out. A store that has a key prefix of its own adds
-//! it and strips it again.
+//! Keys and values are bytes as JuiceFS lays them out. A store that has a key prefix of its own
+//! adds it and strips it again.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -61,8 +61,8 @@ pub struct StoreProperties {
     pub log_shards: Option<u16>,
     /// Entries that one transaction may remove or clone, at about six keys each.
     pub batch: usize,
-    /// Slots for shared locks on one directory, at most 32, for a store whose commits only check the
-    /// keys that they write (see [`KvTxn::lock_shared`]). 0 for a store whose commits check
+    /// Slots for shared locks on one directory, at most 32, for a store whose commits only check
+    /// the keys that they write (see [`StoreTxn::lock_shared`]). 0 for a store whose commits check
     /// everything they read.
     pub shared_lock_slots: u8,
 }
@@ -76,14 +76,14 @@ pub trait KvStore: Send + Sync + 'static {
     fn address(&self) -> &str;
 
     /// Starts a transaction.
-    async fn begin(&self) -> Result<Box<dyn KvTxn>>;
+    async fn begin(&self) -> Result<Box<dyn StoreTxn>>;
 
     /// Returns the newest committed values, in the order of the keys, in one round trip and without
     /// guards.
     async fn get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>>;
 
-    /// Returns the newest committed pairs, without guards. Fewer than the limit means that the range
-    /// has no more.
+    /// Returns the newest committed pairs, without guards. Fewer than the limit means that the
+    /// range has no more.
     async fn scan(&self, scan: &Scan) -> Result<Vec<Pair>>;
 
     /// Deletes every key of the volume.
@@ -108,10 +108,10 @@ pub trait KvStore: Send + Sync + 'static {
 ///
 /// Locks exclude each other, though, and everyone who creates something in a directory guards it.
 /// So a store with [`StoreProperties::shared_lock_slots`] learns which guards are
-/// [shared](KvTxn::lock_shared) and which keys need an [exclusive](KvTxn::lock_exclusive) lock. Many
-/// transactions may share a key; an exclusive lock conflicts with all of them.
+/// [shared](StoreTxn::lock_shared) and which keys need an [exclusive](StoreTxn::lock_exclusive)
+/// lock. Many transactions may share a key; an exclusive lock conflicts with all of them.
 #[async_trait]
-pub trait KvTxn: Send {
+pub trait StoreTxn: Send {
     /// Returns values in the order of the keys.
     async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>>;
 

@@ -41,8 +41,8 @@ pub fn decode_counter(counter: Counter, raw: Option<&Bytes>) -> Result<i64> {
     if !is_election(counter) {
         return decode_number(raw);
     }
-    // A volume loaded from a binary dump may hold these little-endian. Read as big-endian they would
-    // lie far in the future, and no client would win the election again.
+    // A volume loaded from a binary dump may hold these little-endian. Read as big-endian they
+    // would lie far in the future, and no client would win the election again.
     let time = decode_time(raw)?;
     Ok(if time >> 48 == 0 { time } else { time.swap_bytes() })
 }

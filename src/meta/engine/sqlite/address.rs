@@ -1,7 +1,8 @@
 //! The address: `sqlite3://path[?parameters]`.
 //!
-//! Parameters are those of the Go client and its driver. Those without a meaning here (its connection
-//! pool, its mutexes) are accepted; those that this client does not support or know are refused.
+//! Parameters are those of the Go client and its driver. Those without a meaning here (its
+//! connection pool, its mutexes) are accepted; those that this client does not support or know are
+//! refused.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -138,7 +139,8 @@ impl Address {
                     return bad("the database needs several connections");
                 }
             }
-            // Options of the Go driver's own behaviour, or of SQL features that the volume does not use.
+            // Options of the Go driver's own behaviour, or of SQL features that the volume does not
+            // use.
             "_loc"
             | "_mutex"
             | "_txlock"

@@ -75,7 +75,8 @@ impl<'a, 'row> Columns<'a, 'row> {
         Ok(Ino(self.unsigned(index)?))
     }
 
-    /// Returns bytes, whether stored as a blob or as text: appending to a blob in SQL makes it text.
+    /// Returns bytes, whether stored as a blob or as text: appending to a blob in SQL makes it
+    /// text.
     pub fn bytes(&self, index: usize) -> DbResult<&'a [u8]> {
         match self.row.get_ref(index)? {
             ValueRef::Blob(bytes) | ValueRef::Text(bytes) => Ok(bytes),

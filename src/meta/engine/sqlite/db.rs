@@ -1,7 +1,7 @@
 //! One connection: its settings, and running statements on it.
 //!
-//! Statements in the source have the default table prefix `jfs_`. A connection to a volume with another
-//! prefix replaces it when it prepares a statement. Prepared statements are cached.
+//! Statements in the source have the default table prefix `jfs_`. A connection to a volume with
+//! another prefix replaces it when it prepares a statement. Prepared statements are cached.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -186,7 +186,8 @@ impl Db {
     }
 }
 
-/// Returns the statement with another table prefix. It may contain any character, so names are quoted.
+/// Returns the statement with another table prefix. It may contain any character, so names are
+/// quoted.
 fn with_prefix(sql: &str, prefix: &str) -> String {
     let mut out = String::with_capacity(sql.len() + 64);
     let mut rest = sql;

@@ -1,8 +1,8 @@
 //! The SQLite engine: JuiceFS's own tables in one database file, which the Go client may have open
 //! at the same time.
 //!
-//! Reads run on a few threads with a connection each, on a snapshot. Commits go to one thread, which
-//! performs them in groups.
+//! Reads run on a few threads with a connection each, on a snapshot. Commits go to one thread,
+//! which performs them in groups.
 
 mod address;
 mod apply;

@@ -16,8 +16,8 @@ const LOG_SHARDS: u16 = 64;
 const MAX_LOG_SHARDS: u16 = 256;
 const LOG_SHARDS_VARIABLE: &str = "JFS_TKV_CHANGELOG_SHARDS";
 
-/// Options of the Go client's library for requesting timestamps. Existing addresses contain them, so
-/// they are accepted and ignored.
+/// Options of the Go client's library for requesting timestamps. Existing addresses contain them,
+/// so they are accepted and ignored.
 const IGNORED: [&str; 2] = ["open-tso-follower-proxy", "max-tso-batch-wait-interval"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]

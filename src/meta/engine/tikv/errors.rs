@@ -6,11 +6,12 @@ use tikv_client::{Error as Cause, ProtoKeyError};
 
 use crate::error::Error;
 
-/// Time for one read or one commit with all its retries. The locks of a client that died block a key
-/// for three seconds, and a region that moves for less.
+/// Time for one read or one commit with all its retries. The locks of a client that died block a
+/// key for three seconds, and a region that moves for less.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(15);
 
-/// gRPC codes for a response that is too large for the server to send, or for the library to accept.
+/// gRPC codes for a response that is too large for the server to send, or for the library to
+/// accept.
 const RESOURCE_EXHAUSTED: i32 = 8;
 const OUT_OF_RANGE: i32 = 11;
 
@@ -62,8 +63,8 @@ pub(super) fn transaction_without_primary(cause: &Cause) -> Option<u64> {
     }
 }
 
-/// Returns whether a commit failed before anything was committed: a key was changed or is locked, or
-/// another client took the transaction for dead and rolled it back.
+/// Returns whether a commit failed before anything was committed: a key was changed or is locked,
+/// or another client took the transaction for dead and rolled it back.
 pub(super) fn is_rejection(cause: &Cause) -> bool {
     match cause {
         // Keys were locked, and nothing else happened.
@@ -120,8 +121,8 @@ pub(super) fn timed_out(place: &str, what: &str) -> Error {
     Error::Unreachable { place: place.to_owned(), cause }
 }
 
-/// Describes an error in one line. The library itself prints whole messages, with keys and values as
-/// lists of numbers.
+/// Describes an error in one line. The library itself prints whole messages, with keys and values
+/// as lists of numbers.
 fn describe(cause: &Cause) -> String {
     match cause {
         Cause::ResolveLockError(_) => "a key is locked by another client".to_owned(),

@@ -1,7 +1,7 @@
 //! The engine on TiKV: the mapping of [`super::kv`] on transactions of the `tikv-client` crate.
 //!
-//! It knows addresses, timestamps, locks and how commits end. It does not know what a key or a value
-//! means.
+//! It knows addresses, timestamps, locks and how commits end. It does not know what a key or a
+//! value means.
 
 mod address;
 mod diagnose;
@@ -44,8 +44,8 @@ pub async fn open(url: &str, env: Env<'_>) -> Result<Arc<dyn KvStore>> {
     open_under(url, env, &Policy::unrestricted()).await
 }
 
-/// Like [`open`], as far as `policy` allows. It cannot restrict the addresses of TiKV servers, which
-/// the library learns from PD.
+/// Like [`open`], as far as `policy` allows. It cannot restrict the addresses of TiKV servers,
+/// which the library learns from PD.
 async fn open_under(url: &str, env: Env<'_>, policy: &Arc<Policy>) -> Result<Arc<dyn KvStore>> {
     let mut address = Address::parse(url, env)?;
     may_connect(&address, policy).await?;
@@ -88,8 +88,8 @@ async fn may_connect(address: &Address, policy: &Policy) -> Result<()> {
     Ok(())
 }
 
-/// Opens the TLS files and points the library to the opened descriptors. The library reads them again
-/// for each connection, and would report a bad file as an unreachable server.
+/// Opens the TLS files and points the library to the opened descriptors. The library reads them
+/// again for each connection, and would report a bad file as an unreachable server.
 fn open_files(files: &mut TlsFiles, place: &str, policy: &Policy) -> Result<Vec<Opened>> {
     let mut all = Vec::new();
     let each = [("ca", &mut files.ca), ("cert", &mut files.cert), ("key", &mut files.key)];

@@ -17,8 +17,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long a transaction may take to reach its primary key: as long as its locks live.
 const STRAGGLER_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Keys or pairs per request. A scan asks every region of its range for that many, and the size of a
-/// message is limited.
+/// Keys or pairs per request. A scan asks every region of its range for that many, and the size of
+/// a message is limited.
 const MAX_BATCH: usize = 2048;
 /// By how much a batch shrinks after a response that was too large. The library tries ten times
 /// before it reports one, so the steps are large.
@@ -47,7 +47,8 @@ impl<'a> Retry<'a> {
         self.keys = Some(keys);
     }
 
-    /// Returns how many keys or pairs to request at once: fewer after a response that was too large.
+    /// Returns how many keys or pairs to request at once: fewer after a response that was too
+    /// large.
     pub fn batch(&self) -> usize {
         self.batch
     }
@@ -92,8 +93,8 @@ impl<'a> Retry<'a> {
         Ok(None)
     }
 
-    /// Rolls back a transaction that never reached its primary key. The library only rolls back what
-    /// has a trace at the primary key, so these locks would stay.
+    /// Rolls back a transaction that never reached its primary key. The library only rolls back
+    /// what has a trace at the primary key, so these locks would stay.
     async fn clear_straggler(&mut self, straggler: Option<u64>) {
         let (Some(start), Some(keys)) = (straggler, &self.keys) else { return };
         match self.straggler {

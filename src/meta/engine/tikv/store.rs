@@ -16,7 +16,7 @@ use super::one_phase_commit::OnePhaseCommit;
 use super::retry::Retry;
 use super::txn::TikvTxn;
 use crate::error::Result;
-use crate::meta::engine::kv::{KvStore, KvTxn, Pair, Scan, StoreProperties};
+use crate::meta::engine::kv::{KvStore, Pair, Scan, StoreProperties, StoreTxn};
 use crate::outage::{METADATA, Outage};
 use crate::policy::Opened;
 
@@ -158,8 +158,8 @@ impl Cluster {
     }
 }
 
-/// Transactions here are short, so no task refreshes their locks: one per transaction, running for ten
-/// seconds, would cost more than it is worth. A transaction without writes may just be dropped.
+/// Transactions here are short, so no task refreshes their locks: one per transaction, running for
+/// ten seconds, would cost more than it is worth. A transaction without writes may just be dropped.
 pub(super) fn options() -> TransactionOptions {
     TransactionOptions::new_optimistic()
         .drop_check(CheckLevel::None)
@@ -187,7 +187,8 @@ impl KvStore for TikvStore {
             name: "tikv",
             refuses_empty_values: true,
             log_shards: Some(self.cluster.address.log_shards),
-            // Every request of a commit contains all of its keys, so the cost grows with the square.
+            // Every request of a commit contains all of its keys, so the cost grows with the
+            // square.
             batch: 500,
             shared_lock_slots: SHARED_LOCK_SLOTS,
         }
@@ -197,7 +198,7 @@ impl KvStore for TikvStore {
         &self.cluster.address.place
     }
 
-    async fn begin(&self) -> Result<Box<dyn KvTxn>> {
+    async fn begin(&self) -> Result<Box<dyn StoreTxn>> {
         Ok(Box::new(TikvTxn::begin(self.cluster.clone()).await?))
     }
 

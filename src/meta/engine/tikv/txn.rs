@@ -2,9 +2,9 @@
 //!
 //! TiKV checks that nobody else committed to the keys that a transaction writes. So keys that were
 //! only read are written too, as locks, which leave no value. Everyone who creates a file in a
-//! directory reads its attr, and these locks would make them wait for each other. So a directory has
-//! slots: keys next to its attr that never have a value. A shared lock on the directory is a lock on
-//! one of them, and an exclusive lock is a lock on all.
+//! directory reads its attr, and these locks would make them wait for each other. So a directory
+//! has slots: keys next to its attr that never have a value. A shared lock on the directory is a
+//! lock on one of them, and an exclusive lock is a lock on all.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::store::{Cluster, options, page};
 use super::undetermined_commit::{OldValue, Outcome, WrittenKey, determine_outcome};
 use crate::error::{Error, Result};
 use crate::meta::engine::CommitError;
-use crate::meta::engine::kv::{KvTxn, Pair, Scan};
+use crate::meta::engine::kv::{Pair, Scan, StoreTxn};
 
 /// An exclusive lock takes all of these.
 const MAX_SLOTS: u8 = 32;
@@ -54,7 +54,8 @@ impl TikvTxn {
         Ok(Self { cluster, inner, one_phase, read, guards, writes })
     }
 
-    /// Passes writes and locks to the library, writes first: one of them should become the primary key.
+    /// Passes writes and locks to the library, writes first: one of them should become the primary
+    /// key.
     async fn fill(&mut self) -> Result<(), Cause> {
         for (key, value) in &self.writes {
             let key = self.cluster.with_prefix(key);
@@ -68,7 +69,8 @@ impl TikvTxn {
         self.inner.lock_keys(locks).await
     }
 
-    /// Returns the keys that the commit writes, with their new values and, where known, the old ones.
+    /// Returns the keys that the commit writes, with their new values and, where known, the old
+    /// ones.
     fn written_keys(&self) -> Vec<WrittenKey> {
         let write = |(key, new): (&Vec<u8>, &Option<Bytes>)| WrittenKey {
             key: key.clone(),
@@ -118,8 +120,8 @@ impl TikvTxn {
     }
 
     /// Handles the rejection of a commit. In one phase it may be the response to a retry, after the
-    /// first request was applied and its response was lost. The rollback shows it: what is committed
-    /// cannot be rolled back.
+    /// first request was applied and its response was lost. The rollback shows it: what is
+    /// committed cannot be rolled back.
     async fn rejected(&mut self, cause: Error) -> Result<(), CommitError> {
         if self.roll_back().await || !self.one_phase {
             return Err(CommitError::Conflict);
@@ -129,7 +131,7 @@ impl TikvTxn {
 }
 
 #[async_trait]
-impl KvTxn for TikvTxn {
+impl StoreTxn for TikvTxn {
     async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
         let cluster = self.cluster.clone();
         let mut retry = Retry::new(&cluster, "a read").over(cluster.span(keys));

@@ -92,8 +92,8 @@ async fn end_transaction(cluster: &Cluster, primary: &[u8], start: &Timestamp) -
     }
 }
 
-/// Reads the values at a new timestamp, so that the read finds remaining locks of the transaction and
-/// resolves them through its primary key.
+/// Reads the values at a new timestamp, so that the read finds remaining locks of the transaction
+/// and resolves them through its primary key.
 async fn stored_values(cluster: &Cluster, written: &[WrittenKey]) -> Result<Vec<Option<Bytes>>> {
     let now = cluster.timestamp().await?;
     let keys: Vec<Vec<u8>> = written.iter().map(|write| write.key.clone()).collect();

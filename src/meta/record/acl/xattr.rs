@@ -1,5 +1,5 @@
-//! ACL rules in the form of Linux's `system.posix_acl_*` attributes: a version, then one 8-byte entry
-//! per class or name, all little-endian.
+//! ACL rules in the form of Linux's `system.posix_acl_*` attributes: a version, then one 8-byte
+//! entry per class or name, all little-endian.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 

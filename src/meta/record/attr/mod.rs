@@ -57,7 +57,8 @@ pub struct Attr {
     pub nlink: u32,
     pub length: u64,
     pub rdev: u32,
-    /// [`Ino::NONE`] if the node has ever been hard-linked; its parents are in separate records then.
+    /// [`Ino::NONE`] if the node has ever been hard-linked; its parents are in separate records
+    /// then.
     pub parent: Ino,
     /// 0 = none.
     pub access_acl: u32,
@@ -146,8 +147,8 @@ const BASE_LEN: usize = 71;
 const OLDEST_LEN: usize = 63;
 
 impl Attr {
-    /// Encodes the attr: 72 bytes, 8 more with ACL ids, 1 more with a tier. The last byte is always a
-    /// zero pad.
+    /// Encodes the attr: 72 bytes, 8 more with ACL ids, 1 more with a tier. The last byte is always
+    /// a zero pad.
     pub fn encode(&self) -> Bytes {
         let has_acl = self.access_acl != 0 || self.default_acl != 0;
         let has_tier = self.tier != 0;

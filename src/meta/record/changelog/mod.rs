@@ -61,8 +61,8 @@ pub enum LogOp<'a> {
     // Content.
     Truncate { ino: Ino, old: u64, new: u64, flags: u8 },
     Fallocate { ino: Ino, off: u64, size: u64, mode: u8 },
-    /// `records` is the number of records in the chunk afterwards; 0 on Redis, where it is not known
-    /// before the commit.
+    /// `records` is the number of records in the chunk afterwards; 0 on Redis, where it is not
+    /// known before the commit.
     Write {
         ino: Ino, index: u32, off: u32, id: SliceId, len: u32, mtime: Timestamp, records: usize,
     },

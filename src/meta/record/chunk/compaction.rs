@@ -13,8 +13,8 @@ const MIN_SKIPPED: u32 = 1 << 20;
 const SKIPPED_DIVISOR: u32 = 5;
 /// Shorter holes between data become zeros: file systems report no holes within a page.
 const MIN_HOLE: u32 = 4096;
-/// How many holes between data stay holes. If there are more, the smaller ones become zeros: each hole
-/// is a record, and the purpose of compaction is to have few.
+/// How many holes between data stay holes. If there are more, the smaller ones become zeros: each
+/// hole is a record, and the purpose of compaction is to have few.
 const MAX_HOLES: usize = 100;
 
 /// A plan to replace many records by one new slice.
@@ -62,8 +62,8 @@ pub fn plan_compaction(records: &[Slice]) -> Option<Compaction> {
     }
 }
 
-/// Returns whether the first record is large, completely visible, before all others, and not repeated
-/// later.
+/// Returns whether the first record is large, completely visible, before all others, and not
+/// repeated later.
 fn can_stay(first: &Slice, later: &[Slice], fragments: &[Slice], size: u32) -> bool {
     first.len >= MIN_SKIPPED
         && first.len.saturating_mul(SKIPPED_DIVISOR) >= size

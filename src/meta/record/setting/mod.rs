@@ -116,8 +116,8 @@ impl Tier {
 }
 
 impl Setting {
-    /// Returns a tier by its number. Tier 0 is for files without a tier; on a volume older than tiers
-    /// it has the class in `StorageClass`.
+    /// Returns a tier by its number. Tier 0 is for files without a tier; on a volume older than
+    /// tiers it has the class in `StorageClass`.
     pub fn tier(&self, id: u8) -> Option<Tier> {
         match &self.tiers {
             Some(tiers) => tiers.get(&id).cloned(),

@@ -120,8 +120,8 @@ impl Setting {
 }
 
 impl Setting {
-    /// Returns an error if a stored setting is not safe to use. Its values become sizes of memory and
-    /// names of objects and directories, so values that no client writes are refused.
+    /// Returns an error if a stored setting is not safe to use. Its values become sizes of memory
+    /// and names of objects and directories, so values that no client writes are refused.
     pub fn check_stored(&self) -> Result<()> {
         let refuse =
             |what: String| Error::Refused(format!("the volume's setting is refused: {what}"));
@@ -138,8 +138,8 @@ fn shortened(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
-/// Volume names become object prefixes and bucket labels: 3 to 63 of `a-z`, `0-9` and `-`, without a `-`
-/// at either end.
+/// Volume names become object prefixes and bucket labels: 3 to 63 of `a-z`, `0-9` and `-`, without
+/// a `-` at either end.
 fn check_name(name: &str) -> Result<()> {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let is_valid = (3..=63).contains(&name.len())

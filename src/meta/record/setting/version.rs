@@ -7,8 +7,8 @@ use std::str::FromStr;
 use super::Setting;
 use crate::error::{Error, Result};
 
-/// The version of this client in session records. Other clients parse it and compare the part before
-/// the `+`: the JuiceFS release whose metadata this client fully supports.
+/// The version of this client in session records. Other clients parse it and compare the part
+/// before the `+`: the JuiceFS release whose metadata this client fully supports.
 pub const CLIENT_VERSION: &str = concat!("1.4.1+jfs-", env!("CARGO_PKG_VERSION"));
 
 /// The newest metadata layout that this client supports.
@@ -116,7 +116,7 @@ impl Setting {
     pub fn check_meta_version(&self) -> Result<()> {
         if self.meta_version > MAX_META_VERSION {
             return Err(Error::Refused(format!(
-                "volume {} has metadata version {}; this client supports {MAX_META_VERSION} at most",
+                "volume {} has metadata version {}; this client supports at most {MAX_META_VERSION}",
                 self.name, self.meta_version
             )));
         }

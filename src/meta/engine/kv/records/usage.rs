@@ -134,8 +134,8 @@ impl UsageRecords for KvEngine {
             let mut writes = Vec::new();
             for (((quota_key, (space, inodes)), key), raw) in sums.iter().zip(&keys).zip(values) {
                 let stored = raw.as_deref().map(Quota::decode).transpose()?;
-                // A directory without a record has no quota. The usage of users and groups is counted
-                // whether they have a quota or not.
+                // A directory without a record has no quota. The usage of users and groups is
+                // counted whether they have a quota or not.
                 let quota = match quota_key {
                     QuotaKey::Dir(_) => stored,
                     QuotaKey::User(_) | QuotaKey::Group(_) => {

@@ -235,7 +235,7 @@ async fn a_chunk_without_records_has_no_key() {
 #[tokio::test]
 async fn legacy_sessions_are_listed_and_become_stale() {
     let (store, engine) = setup();
-    store.plant(StoreKey::SessionHeartbeat(Sid(4)).encode(), 1000_i64.to_be_bytes().to_vec());
+    store.overwrite(StoreKey::SessionHeartbeat(Sid(4)).encode(), 1000_i64.to_be_bytes().to_vec());
     let session = engine.session(Sid(4)).await.expect("reads").expect("exists");
     assert_eq!((session.expire, session.info.as_slice()), (1300, &b""[..]));
     assert_eq!(engine.sessions().await.expect("lists"), [session]);
@@ -255,7 +255,7 @@ async fn a_removed_directory_gets_no_stat() {
 #[tokio::test]
 async fn the_error_of_a_damaged_record_names_it() {
     let (store, engine) = setup();
-    store.plant(StoreKey::Attr(Ino(5)).encode(), "short");
+    store.overwrite(StoreKey::Attr(Ino(5)).encode(), "short");
     let damaged = engine.read(&[Key::Attr(Ino(5))]).await.expect_err("is damaged");
     assert!(damaged.to_string().contains("Attr(Ino(5))"), "{damaged}");
 }
@@ -264,7 +264,7 @@ async fn the_error_of_a_damaged_record_names_it() {
 async fn a_commit_on_a_damaged_chunk_fails_and_keeps_it() {
     let (store, engine) = setup();
     let raw = chunk::encode(&[slice(1)]).slice(..20);
-    store.plant(StoreKey::Chunk(Ino(3), 0).encode(), raw.clone());
+    store.overwrite(StoreKey::Chunk(Ino(3), 0).encode(), raw.clone());
     let failed = engine.begin().commit(&[append(vec![slice(2)])]).await;
     assert!(matches!(failed, Err(CommitError::Failed(Error::Damaged { .. }))), "{failed:?}");
     assert_eq!(store.dump(), [(StoreKey::Chunk(Ino(3), 0).encode(), raw)]);

@@ -8,7 +8,7 @@ use super::required_reads::RequiredReads;
 use super::write_buffer::WriteBuffer;
 use crate::error::Result;
 use crate::meta::engine::kv::keys::StoreKey;
-use crate::meta::engine::kv::store::{KvTxn, Pair, Scan};
+use crate::meta::engine::kv::store::{Pair, Scan, StoreTxn};
 use crate::meta::engine::{CommitError, Key, Record};
 use crate::meta::record::Attr;
 
@@ -48,7 +48,7 @@ impl GuardedReads {
 
 /// Loads what the changes need and the plan has not read already.
 pub(super) async fn load(
-    kv: &mut dyn KvTxn,
+    kv: &mut dyn StoreTxn,
     guarded: &GuardedReads,
     required: &RequiredReads,
 ) -> Result<WriteBuffer> {
@@ -74,7 +74,7 @@ pub(super) async fn load(
 /// Loads what the changes need and everything guarded, in a new transaction. Returns a conflict if
 /// a guard no longer holds.
 pub(super) async fn load_again(
-    kv: &mut dyn KvTxn,
+    kv: &mut dyn StoreTxn,
     guarded: &GuardedReads,
     required: &RequiredReads,
 ) -> Result<WriteBuffer, CommitError> {
@@ -109,7 +109,7 @@ pub(super) async fn load_again(
 }
 
 async fn list(
-    kv: &mut dyn KvTxn,
+    kv: &mut dyn StoreTxn,
     required: &RequiredReads,
     buffer: &mut WriteBuffer,
 ) -> Result<()> {

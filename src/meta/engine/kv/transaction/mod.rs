@@ -7,8 +7,8 @@
 //! record that really differs is a conflict.
 //!
 //! Where a store checks only the keys that a commit writes, directories are guarded by shared and
-//! exclusive locks (see [`KvTxn::lock_shared`]), and tasks that rewrite the same directory run one
-//! after the other.
+//! exclusive locks (see [`StoreTxn::lock_shared`]), and tasks that rewrite the same directory run
+//! one after the other.
 
 mod apply;
 mod dir_locks;
@@ -31,7 +31,7 @@ use self::required_reads::RequiredReads;
 use self::write_buffer::WriteBuffer;
 use super::keys::StoreKey;
 use super::read::{ReadSource, Unguarded, records};
-use super::store::{KvStore, KvTxn, Pair, Scan};
+use super::store::{KvStore, Pair, Scan, StoreTxn};
 use crate::error::Result;
 use crate::meta::Ino;
 use crate::meta::engine::{Change, CommitError, Key, Record, Txn};
@@ -40,18 +40,18 @@ use crate::meta::record::{Attr, FileKind};
 /// Attempts after the first. The run loop copes better with more contention than that.
 pub(super) const FRESH_ATTEMPTS: usize = 3;
 
-pub(super) struct KvTransaction {
+pub(super) struct KvTxn {
     store: Arc<dyn KvStore>,
     dir_locks: Option<Arc<DirLocks>>,
     /// By the key of the directory's attr. Taken before the store transaction begins and kept until
     /// it ends.
     slots: HashMap<Vec<u8>, SharedSlot>,
     /// Begun with the first guarded read.
-    open: Option<Box<dyn KvTxn>>,
+    open: Option<Box<dyn StoreTxn>>,
     guarded: GuardedReads,
 }
 
-impl KvTransaction {
+impl KvTxn {
     pub fn new(store: Arc<dyn KvStore>, dir_locks: Option<Arc<DirLocks>>) -> Self {
         let (slots, guarded) = (HashMap::new(), GuardedReads::default());
         Self { store, dir_locks, slots, open: None, guarded }
@@ -80,7 +80,7 @@ impl KvTransaction {
     /// whose attr is written anyway needs no shared lock: the write itself conflicts.
     fn lock_guards(
         &self,
-        kv: &mut dyn KvTxn,
+        kv: &mut dyn StoreTxn,
         guarded: &GuardedReads,
         buffer: &WriteBuffer,
         changes: &[Change],
@@ -115,7 +115,7 @@ impl KvTransaction {
             }
         }
         for (scan, found) in &guarded.scans {
-            match StoreKey::listed(&scan.start) {
+            match StoreKey::range_owner(&scan.start) {
                 Some((dir, b'D')) if found.is_empty() => {
                     kv.lock_exclusive(&StoreKey::Attr(dir).encode());
                 }
@@ -144,7 +144,7 @@ impl KvTransaction {
         }
     }
 
-    async fn opened(&mut self) -> Result<&mut dyn KvTxn> {
+    async fn opened(&mut self) -> Result<&mut dyn StoreTxn> {
         let kv = match self.open.take() {
             Some(kv) => kv,
             None => self.store.begin().await?,
@@ -155,7 +155,7 @@ impl KvTransaction {
     /// Applies the changes to the loaded values and commits the result.
     async fn attempt(
         &mut self,
-        kv: &mut dyn KvTxn,
+        kv: &mut dyn StoreTxn,
         mut buffer: WriteBuffer,
         guarded: &GuardedReads,
         required: &RequiredReads,
@@ -181,7 +181,7 @@ impl KvTransaction {
     }
 }
 
-impl ReadSource for KvTransaction {
+impl ReadSource for KvTxn {
     async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
         let missing: BTreeSet<&Vec<u8>> =
             keys.iter().filter(|key| !self.guarded.points.contains_key(*key)).collect();
@@ -201,7 +201,7 @@ impl ReadSource for KvTransaction {
 }
 
 #[async_trait]
-impl Txn for KvTransaction {
+impl Txn for KvTxn {
     async fn read(&mut self, keys: &[Key]) -> Result<Vec<Record>> {
         self.take_slots(keys).await;
         let records = records(self, keys).await?;

@@ -151,8 +151,8 @@ fn run_reads(db: &Db, queue: &Queue<ReadJob>) {
     }
 }
 
-/// Returns the number of reading threads. They mostly wait for the disk, so there are several even on
-/// a small machine.
+/// Returns the number of reading threads. They mostly wait for the disk, so there are several even
+/// on a small machine.
 fn reader_count(address: &Address) -> usize {
     let cores = thread::available_parallelism().map_or(2, usize::from);
     // One connection belongs to the writer.

@@ -57,8 +57,8 @@ impl<J> Queue<J> {
         job
     }
 
-    /// Blocks until there is a job, and returns all queued jobs, at most `max`. Returns none once the
-    /// queue is closed and empty.
+    /// Blocks until there is a job, and returns all queued jobs, at most `max`. Returns none once
+    /// the queue is closed and empty.
     pub fn pop_all(&self, max: usize) -> Vec<J> {
         let mut state = self.wait();
         let count = state.jobs.len().min(max);
@@ -68,8 +68,8 @@ impl<J> Queue<J> {
         jobs
     }
 
-    /// Blocks until `count` jobs are queued, the queue is closed, or `timeout` has passed. For a queue
-    /// with one thread.
+    /// Blocks until `count` jobs are queued, the queue is closed, or `timeout` has passed. For a
+    /// queue with one thread.
     pub fn gather(&self, count: usize, timeout: Duration) {
         let mut state = self.lock();
         state.wake_at = count;
@@ -103,8 +103,8 @@ impl<J> Queue<J> {
     }
 }
 
-/// Held by a thread that takes jobs from a queue. If the thread panics, callers get errors instead of
-/// waiting forever.
+/// Held by a thread that takes jobs from a queue. If the thread panics, callers get errors instead
+/// of waiting forever.
 pub struct AbandonOnPanic<'a, J>(pub &'a Queue<J>);
 
 impl<J> Drop for AbandonOnPanic<'_, J> {

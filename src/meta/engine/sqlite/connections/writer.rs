@@ -22,12 +22,12 @@ use crate::meta::engine::sqlite::errors::{self, DbError, DbResult};
 const MAX_GROUP: usize = 512;
 /// How often to wait for another process's lock, each time for the connection's timeout.
 const BUSY_ATTEMPTS: u32 = 6;
-/// After a group, its callers are likely to send their next writes at once. Waiting this long for them
-/// makes one transaction out of two, and lets other processes take the lock.
+/// After a group, its callers are likely to send their next writes at once. Waiting this long for
+/// them makes one transaction out of two, and lets other processes take the lock.
 const GATHER_TIMEOUT: Duration = Duration::from_micros(200);
 
-/// Other processes poll for the lock and would hardly ever find it free between two groups. While they
-/// write too, the lock stays free for the time it was held, divided by this.
+/// Other processes poll for the lock and would hardly ever find it free between two groups. While
+/// they write too, the lock stays free for the time it was held, divided by this.
 const YIELD_DIVISOR: u32 = 3;
 /// Other processes count as writing for this long after their last commit. A mounted client commits
 /// with every heartbeat, every 12 s.
@@ -166,7 +166,8 @@ fn transact(db: &Db, group: &mut [Box<dyn WriteJob>]) -> TransactionEnd {
     commit(db)
 }
 
-/// Runs one write, and rolls it back if it fails. An error means that the whole transaction is lost.
+/// Runs one write, and rolls it back if it fails. An error means that the whole transaction is
+/// lost.
 fn run_in_savepoint(db: &Db, write: &mut dyn WriteJob) -> DbResult<()> {
     db.exec("SAVEPOINT one", [])?;
     let keep = write.run(db);

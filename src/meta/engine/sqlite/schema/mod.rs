@@ -1,7 +1,7 @@
 //! The schema: creating the tables, columns and indexes that the Go client declares.
 //!
-//! Tables, columns and indexes that older versions lack are added; additional ones are left alone. A
-//! table that cannot be migrated is an error with the table and the column.
+//! Tables, columns and indexes that older versions lack are added; additional ones are left alone.
+//! A table that cannot be migrated is an error with the table and the column.
 
 mod definitions;
 

@@ -58,8 +58,8 @@ fn drop_some(db: &Db, cutoff: i64) -> DbResult<bool> {
     Ok(gone < MAX_ROWS)
 }
 
-/// Returns the version of the last line written before `before`. Lines are in the order of time, except
-/// that clocks may differ: this stops at the first line that is too young.
+/// Returns the version of the last line written before `before`. Lines are in the order of time,
+/// except that clocks may differ: this stops at the first line that is too young.
 fn expired(db: &Db, before: i64) -> DbResult<i64> {
     const PAGE: i64 = 1000;
     let mut cutoff = 0;

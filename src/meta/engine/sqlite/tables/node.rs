@@ -23,8 +23,8 @@ macro_rules! attr_columns {
 }
 pub(super) use attr_columns;
 
-/// Nodes read by one statement. Shorter lists are padded to one of two widths, so that there are only
-/// two statements to cache.
+/// Nodes read by one statement. Shorter lists are padded to one of two widths, so that there are
+/// only two statements to cache.
 const WIDE: usize = 256;
 const NARROW: usize = 16;
 

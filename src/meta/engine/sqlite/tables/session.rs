@@ -12,7 +12,8 @@ use crate::meta::engine::sqlite::errors::DbResult;
 use crate::meta::engine::{HeldLock, SessionRecords, StoredSession};
 use crate::meta::{Ino, Sid};
 
-/// Old clients store the time of their last heartbeat. Their sessions last this many seconds longer.
+/// Old clients store the time of their last heartbeat. Their sessions last this many seconds
+/// longer.
 const LEGACY_TIMEOUT: i64 = 300;
 
 #[async_trait]

@@ -74,7 +74,8 @@ impl Setting {
         String::from_utf8(json.map_err(encode_error)?).map_err(encode_error)
     }
 
-    /// Decodes a setting. Keys match in any case, the last of equal keys wins, and `null` is ignored.
+    /// Decodes a setting. Keys match in any case, the last of equal keys wins, and `null` is
+    /// ignored.
     pub fn decode(raw: &[u8]) -> Result<Self> {
         if raw.len() > MAX_LEN {
             return Err(damaged(format!("{} bytes, more than {MAX_LEN}", raw.len())));

@@ -217,7 +217,8 @@ proptest! {
     }
 }
 
-/// A setting of the Go client with some values replaced by unusual ones, and then some bytes changed.
+/// A setting of the Go client with some values replaced by unusual ones, and then some bytes
+/// changed.
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let values = prop::sample::select(vec![
         json!(-1),
