@@ -110,7 +110,7 @@ impl Config {
     pub async fn run(self) -> anyhow::Result<()> {
         let meta = Meta::attach(&self.meta, Options::default()).await?;
         let Some(old) = meta.stored_setting().await? else {
-            bail!("there is no volume in {}", meta.engine().place());
+            bail!("there is no volume in {}", meta.engine().address());
         };
         let mut setting = old.clone();
         // Secrets given anew must not mix with encrypted ones.

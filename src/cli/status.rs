@@ -121,7 +121,7 @@ fn describe(stored: &StoredSession) -> Session {
 
 async fn one_session(meta: &Meta, sid: Sid) -> anyhow::Result<Session> {
     let Some(stored) = meta.engine().session(sid).await? else {
-        bail!("there is no session {sid} in {}", meta.engine().place());
+        bail!("there is no session {sid} in {}", meta.engine().address());
     };
     let mut session = describe(&stored);
     session.sustained = meta.engine().sustained(sid).await?.iter().map(|ino| ino.0).collect();

@@ -70,7 +70,7 @@ pub fn zeros(len: usize) -> impl Iterator<Item = Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meta::record::view;
+    use crate::meta::record::visible_slices;
 
     fn slice(pos: u32, id: u64, len: u32) -> Slice {
         Slice { pos, id: SliceId(id), size: len + 5, off: 5, len }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_range_shows_parts_of_slices_and_holes() {
-        let view = view(&[slice(10, 1, 10), slice(30, 2, 10)]);
+        let view = visible_slices(&[slice(10, 1, 10), slice(30, 2, 10)]);
         assert_eq!(shown(&view, 0, 5), [(0, 0..5)]);
         assert_eq!(shown(&view, 12, 15), [(1, 7..10)]);
         assert_eq!(shown(&view, 15, 35), [(1, 10..15), (0, 0..10), (2, 5..10)]);

@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jfs::error::Result;
 use jfs::meta::engine::CommitError;
-use jfs::meta::engine::kv::{KvEngine, KvStore, KvTxn, MemoryStore, Pair, Scan, StoreTraits};
+use jfs::meta::engine::kv::{
+    KvEngine, KvStore, MemoryStore, Pair, Scan, StoreProperties, StoreTxn,
+};
 use jfs::meta::record::{FileKind, QuotaKey, Setting};
 use jfs::meta::{Caller, Ino, Limits, Meta, Name, NodeKind};
 
@@ -20,21 +22,21 @@ struct CountedStore {
 }
 
 struct CountedTxn {
-    txn: Box<dyn KvTxn>,
+    txn: Box<dyn StoreTxn>,
     requests: Arc<AtomicU64>,
 }
 
 #[async_trait]
 impl KvStore for CountedStore {
-    fn traits(&self) -> StoreTraits {
-        self.store.traits()
+    fn properties(&self) -> StoreProperties {
+        self.store.properties()
     }
 
-    fn place(&self) -> &str {
-        self.store.place()
+    fn address(&self) -> &str {
+        self.store.address()
     }
 
-    async fn begin(&self) -> Result<Box<dyn KvTxn>> {
+    async fn begin(&self) -> Result<Box<dyn StoreTxn>> {
         let requests = Arc::clone(&self.requests);
         Ok(Box::new(CountedTxn { txn: self.store.begin().await?, requests }))
     }
@@ -55,7 +57,7 @@ impl KvStore for CountedStore {
 }
 
 #[async_trait]
-impl KvTxn for CountedTxn {
+impl StoreTxn for CountedTxn {
     async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.txn.get(keys).await

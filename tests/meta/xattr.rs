@@ -88,7 +88,7 @@ async fn names_and_values_have_limits(volume: Volume) {
 async fn an_empty_value_is_kept_if_the_store_supports_it(volume: Volume) {
     let meta = client_with_file(&volume).await;
     let answer = set(&meta, "user.k", b"").await;
-    if meta.engine().traits().refuses_empty_xattr {
+    if meta.engine().properties().refuses_empty_xattr {
         assert!(matches!(answer, Err(Error::Invalid)));
     } else {
         answer.unwrap();

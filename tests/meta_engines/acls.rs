@@ -1,4 +1,4 @@
-//! ACL rules: inserted once, read by id, listed.
+//! ACL rules: inserted, read by id and listed.
 
 use jfs::meta::record::{AclEntry, AclRule};
 
@@ -20,7 +20,7 @@ fn minimal() -> AclRule {
 }
 
 on_every_engine! {
-    async fn rules_read_back_by_the_id_they_got(store) {
+    async fn a_rule_is_read_by_the_id_it_was_given(store) {
         let engine = store.engine.as_ref();
         store.format().await;
         let first = engine.insert_acl(&rule()).await.expect("inserts");

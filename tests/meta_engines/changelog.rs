@@ -1,4 +1,4 @@
-//! The change log: lines in the order of their commits, trimmed from the front.
+//! The change log: lines in the order of their commits, trimmed from the oldest.
 
 use jfs::meta::engine::{Change, Engine};
 
@@ -8,7 +8,7 @@ fn line(second: u64) -> String {
     format!("{second}.000000001|TEST({second}):%2C|(1,{second})")
 }
 
-/// One commit for each second.
+/// Makes one commit for each second.
 async fn log(engine: &dyn Engine, seconds: std::ops::RangeInclusive<u64>) {
     for second in seconds {
         commit(engine, &[Change::Log(line(second))]).await;
@@ -25,7 +25,7 @@ fn lines(seconds: std::ops::RangeInclusive<u64>) -> Vec<String> {
 }
 
 on_every_engine! {
-    async fn lines_read_back_in_order_with_rising_versions(store) {
+    async fn lines_are_read_in_order_with_increasing_versions(store) {
         let engine = store.engine.as_ref();
         assert_eq!(engine.change_log(0, 10).await.expect("reads"), []);
         log(engine, 1..=5).await;
@@ -34,7 +34,7 @@ on_every_engine! {
         assert_eq!(logged(engine).await, lines(1..=5));
     }
 
-    async fn reading_goes_on_after_a_version(store) {
+    async fn reading_continues_after_a_version(store) {
         let engine = store.engine.as_ref();
         log(engine, 1..=5).await;
         let first = engine.change_log(0, 2).await.expect("reads");
@@ -45,7 +45,7 @@ on_every_engine! {
         assert_eq!(engine.change_log(end, 100).await.expect("reads"), []);
     }
 
-    async fn a_line_of_a_refused_commit_is_not_logged(store) {
+    async fn a_commit_with_a_conflict_logs_nothing(store) {
         let engine = store.engine.as_ref();
         let mut tx = engine.begin();
         tx.read(&[jfs::meta::engine::Key::Attr(FILE)]).await.expect("reads");
@@ -72,7 +72,7 @@ on_every_engine! {
         assert_eq!(logged(engine).await, lines(4..=5));
     }
 
-    async fn age_and_count_trim_what_either_would(store) {
+    async fn trimming_by_age_and_count_drops_what_either_would(store) {
         let engine = store.engine.as_ref();
         log(engine, 1..=6).await;
         engine.trim_change_log(Some(2), Some(3)).await.expect("trims");
@@ -83,7 +83,7 @@ on_every_engine! {
         assert_eq!(logged(engine).await, lines(6..=6));
     }
 
-    async fn versions_go_on_after_everything_was_trimmed(store) {
+    async fn versions_continue_after_everything_was_trimmed(store) {
         let engine = store.engine.as_ref();
         log(engine, 1..=3).await;
         let last = engine.change_log(0, 10).await.expect("reads").last().expect("lines").0;

@@ -1,4 +1,4 @@
-//! Chunks: records are appended, replaced from the front, and go together.
+//! Chunks: records are appended, replaced from the start, and removed together.
 
 use jfs::meta::SliceId;
 use jfs::meta::engine::{Change, Key, Txn};
@@ -6,7 +6,7 @@ use jfs::meta::record::{CHUNK_SIZE, Slice};
 
 use crate::fixtures::*;
 
-/// Takes the place of the first `count` records.
+/// Replaces the first `count` records.
 fn replace(count: usize, with: Vec<Slice>) -> Change {
     Change::ReplaceSlices { ino: FILE, index: 0, count, with }
 }
@@ -16,7 +16,7 @@ async fn read_chunk(tx: &mut dyn Txn) {
 }
 
 on_every_engine! {
-    async fn appended_records_read_back_in_order(store) {
+    async fn appended_records_are_read_in_order(store) {
         let engine = store.engine.as_ref();
         let odd = Slice { pos: 1, id: SliceId(u64::MAX >> 1), size: 1 << 26, off: 3, len: 4 };
         assert_eq!(commit(engine, &[append(FILE, 0, vec![slice(1), odd])]).await, [2]);
@@ -24,7 +24,7 @@ on_every_engine! {
         assert_eq!(chunk(engine, FILE, 0).await, [slice(1), odd, Slice::hole(7, 8)]);
     }
 
-    async fn chunks_are_kept_apart_by_inode_and_index(store) {
+    async fn chunks_are_distinguished_by_inode_and_index(store) {
         let engine = store.engine.as_ref();
         let appended = [
             append(FILE, 0, vec![slice(1)]),
@@ -38,14 +38,14 @@ on_every_engine! {
         assert_eq!(chunk(engine, OTHER, 1).await, []);
     }
 
-    async fn appends_to_one_chunk_in_one_commit_follow_each_other(store) {
+    async fn appends_to_one_chunk_in_one_commit_keep_their_order(store) {
         let engine = store.engine.as_ref();
         let both = [append(FILE, 0, vec![slice(1)]), append(FILE, 0, vec![slice(2)])];
         assert_eq!(commit(engine, &both).await, [1, 2]);
         assert_eq!(chunk(engine, FILE, 0).await, [slice(1), slice(2)]);
     }
 
-    async fn an_append_if_present_passes_over_a_missing_chunk(store) {
+    async fn an_append_if_present_skips_a_missing_chunk(store) {
         let engine = store.engine.as_ref();
         let zero = |index| Change::AppendSlices {
             ino: FILE,
@@ -59,7 +59,7 @@ on_every_engine! {
         assert_eq!(chunk(engine, FILE, 1).await, [slice(1), Slice::hole(0, 1 << 26)]);
     }
 
-    async fn copied_records_and_holes_are_appended_however_often(store) {
+    async fn copied_records_and_holes_can_be_appended_repeatedly(store) {
         let engine = store.engine.as_ref();
         commit(engine, &written(FILE, 1)).await;
         commit(engine, &[append(FILE, 0, vec![slice(1)])]).await;
@@ -69,7 +69,7 @@ on_every_engine! {
         assert_eq!(chunk(engine, FILE, 0).await, all);
     }
 
-    async fn an_append_that_read_nothing_conflicts_with_nothing(store) {
+    async fn an_append_without_guards_never_conflicts(store) {
         let engine = store.engine.as_ref();
         let mut tx = engine.begin();
         tx.read(&[Key::Attr(FILE)]).await.expect("reads");
@@ -112,7 +112,7 @@ on_every_engine! {
         assert_eq!(chunk(engine, FILE, 0).await, [slice(9), slice(3)]);
     }
 
-    async fn records_that_were_replaced_meanwhile_are_a_conflict(store) {
+    async fn records_replaced_meanwhile_are_a_conflict(store) {
         let engine = store.engine.as_ref();
         commit(engine, &[append(FILE, 0, vec![slice(1), slice(2)])]).await;
         let (mut one, mut two) = (engine.begin(), engine.begin());
@@ -123,7 +123,7 @@ on_every_engine! {
         assert_eq!(chunk(engine, FILE, 0).await, [slice(8)]);
     }
 
-    async fn a_chunk_that_went_meanwhile_is_a_conflict(store) {
+    async fn a_chunk_removed_meanwhile_is_a_conflict(store) {
         let engine = store.engine.as_ref();
         commit(engine, &[append(FILE, 0, vec![slice(1), slice(2)])]).await;
         let mut tx = engine.begin();
@@ -133,7 +133,7 @@ on_every_engine! {
         assert_eq!(chunk(engine, FILE, 0).await, []);
     }
 
-    async fn a_removed_chunk_takes_all_its_records_along(store) {
+    async fn removing_a_chunk_removes_all_its_records(store) {
         let engine = store.engine.as_ref();
         let there = [append(FILE, 0, vec![slice(1), slice(2)]), append(FILE, 1, vec![slice(3)])];
         commit(engine, &there).await;
@@ -155,7 +155,7 @@ on_every_engine! {
         assert!(engine.chunk_indexes(DIR, length).await.expect("lists").is_empty());
     }
 
-    async fn a_long_chunk_reads_back(store) {
+    async fn a_long_chunk_is_read_as_written(store) {
         let engine = store.engine.as_ref();
         let records: Vec<Slice> = (1..=2500).map(slice).collect();
         for some in records.chunks(500) {

@@ -1,4 +1,4 @@
-//! Commits: all changes or none, in order, with a receipt for each.
+//! Commits: all changes or none, in order, with a result for each.
 
 use bytes::Bytes;
 use jfs::meta::engine::{Change, Key};
@@ -30,7 +30,7 @@ on_every_engine! {
         assert_eq!(chunk(engine, FILE, 0).await, [slice(2)]);
     }
 
-    async fn every_change_gets_a_receipt(store) {
+    async fn every_change_has_a_result(store) {
         let engine = store.engine.as_ref();
         store.format().await;
         let skipped =
@@ -49,8 +49,8 @@ on_every_engine! {
         assert_eq!(commit(engine, &changes).await, [0, 0, 2, 0, 2, 0, 0, 0, 1]);
     }
 
-    /// One change of every kind, in one commit and its undoing in another.
-    async fn changes_of_every_kind_go_together(store) {
+    /// One change of every kind in one commit, and its reverse in another.
+    async fn changes_of_every_kind_fit_in_one_commit(store) {
         let engine = store.engine.as_ref();
         store.format().await;
         let (sid, owner) = (Sid(1), LockOwner(u64::MAX));
@@ -120,24 +120,24 @@ on_every_engine! {
         assert_eq!(engine.counter(Counter::UsedSpace).await.expect("reads"), 0);
     }
 
-    async fn usage_is_counted_where_the_engine_says_so(store) {
+    async fn usage_is_counted_in_commits_by_engines_that_say_so(store) {
         let engine = store.engine.as_ref();
         store.format().await;
         commit(engine, &[Change::AddUsage { space: 4096, inodes: 1 }]).await;
         commit(engine, &[Change::AddUsage { space: 8192, inodes: -3 }]).await;
-        let expected = if engine.traits().usage_in_commit { (12288, -2) } else { (0, 0) };
+        let expected = if engine.properties().usage_in_commit { (12288, -2) } else { (0, 0) };
         let space = engine.counter(Counter::UsedSpace).await.expect("reads");
         let inodes = engine.counter(Counter::TotalInodes).await.expect("reads");
         assert_eq!((space, inodes), expected);
     }
 
-    async fn a_commit_is_seen_by_other_clients_at_once(store) {
-        let other = store.another().await;
+    async fn other_clients_see_a_commit_at_once(store) {
+        let other = store.second_client().await;
         commit(store.engine.as_ref(), &[Change::PutAttr(FILE, file())]).await;
         assert_eq!(attr_of(other.as_ref(), FILE).await, Some(file()));
     }
 
-    async fn a_transaction_that_is_dropped_changes_nothing(store) {
+    async fn a_dropped_transaction_changes_nothing(store) {
         let engine = store.engine.as_ref();
         let mut tx = engine.begin();
         tx.read(&[Key::Attr(FILE)]).await.expect("reads");
@@ -145,9 +145,9 @@ on_every_engine! {
         assert_eq!(attr_of(engine, FILE).await, None);
     }
 
-    async fn a_large_plan_is_one_commit(store) {
+    async fn a_full_batch_fits_in_one_commit(store) {
         let engine = store.engine.as_ref();
-        let count = engine.traits().batch as u64;
+        let count = engine.properties().batch as u64;
         assert!(count > 0);
         let mut changes = Vec::new();
         for number in 0..count {

@@ -1,4 +1,4 @@
-//! Many clients at once: nothing is lost, nothing is counted twice.
+//! Many clients at once: no update is lost, and nothing is counted twice.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ const CLIENTS: u64 = 4;
 const ROUNDS: u64 = 15;
 
 /// Runs `work` as several clients at once, each for several rounds.
-async fn together<F: Future<Output = ()> + Send + 'static>(
+async fn run_concurrently<F: Future<Output = ()> + Send + 'static>(
     store: &TestStore,
     work: impl Fn(Arc<dyn Engine>, u64) -> F,
 ) {
     let mut running = Vec::new();
     for client in 0..CLIENTS {
-        let engine = store.another().await;
+        let engine = store.second_client().await;
         running.push(tokio::spawn(work(engine, client)));
     }
     for task in running {
@@ -26,18 +26,18 @@ async fn together<F: Future<Output = ()> + Send + 'static>(
     }
 }
 
-/// Commits until there is no conflict.
-async fn insist(engine: &dyn Engine, changes: &[Change]) -> Vec<i64> {
+/// Commits, again after each conflict.
+async fn commit_with_retries(engine: &dyn Engine, changes: &[Change]) -> Vec<i64> {
     loop {
         match engine.begin().commit(changes).await {
-            Ok(receipts) => return receipts,
+            Ok(results) => return results,
             Err(CommitError::Conflict) => tokio::task::yield_now().await,
             Err(other) => panic!("{other:?}"),
         }
     }
 }
 
-/// One more link, as an operation would do it: read, compute, commit, again on conflict.
+/// Adds a link as an operation would: read, compute and commit, again after each conflict.
 async fn add_link(engine: &dyn Engine) {
     loop {
         let mut tx = engine.begin();
@@ -53,7 +53,7 @@ async fn add_link(engine: &dyn Engine) {
     }
 }
 
-/// Creates the name if nobody has; answers whether it did.
+/// Creates the name if it does not exist. Returns whether it did.
 async fn create(engine: &dyn Engine, ino: jfs::meta::Ino, text: String) -> bool {
     loop {
         let mut tx = engine.begin();
@@ -71,23 +71,23 @@ async fn create(engine: &dyn Engine, ino: jfs::meta::Ino, text: String) -> bool 
 }
 
 on_every_engine! {
-    async fn guarded_updates_lose_nothing(store) {
+    async fn guarded_updates_are_not_lost(store) {
         let engine = store.engine.as_ref();
         commit(engine, &[Change::PutAttr(FILE, file())]).await;
-        together(store, |engine, _| async move {
+        run_concurrently(store, |engine, _| async move {
             for _ in 0..ROUNDS {
                 add_link(engine.as_ref()).await;
             }
         })
         .await;
-        let nlink = u64::from(attr_of(engine, FILE).await.expect("is there").nlink);
+        let nlink = u64::from(attr_of(engine, FILE).await.expect("exists").nlink);
         assert_eq!(nlink, 1 + CLIENTS * ROUNDS);
     }
 
-    async fn appends_and_references_lose_nothing(store) {
+    async fn appends_and_references_are_not_lost(store) {
         let engine = store.engine.as_ref();
         commit(engine, &written(OTHER, 1)).await;
-        together(store, |engine, client| async move {
+        run_concurrently(store, |engine, client| async move {
             for round in 0..ROUNDS {
                 let id = 10 + client * ROUNDS + round;
                 let changes = [
@@ -95,7 +95,7 @@ on_every_engine! {
                     Change::AddSliceRef { slice: sized(1), by: 1 },
                     Change::AddParent { ino: FILE, parent: DIR, count: 1 },
                 ];
-                insist(engine.as_ref(), &changes).await;
+                commit_with_retries(engine.as_ref(), &changes).await;
             }
         })
         .await;
@@ -109,7 +109,7 @@ on_every_engine! {
     async fn a_name_is_created_by_one_client_only(store) {
         let engine = store.engine.as_ref();
         let wins = Arc::new(std::sync::atomic::AtomicU64::new(0));
-        together(store, |engine, client| {
+        run_concurrently(store, |engine, client| {
             let wins = wins.clone();
             async move {
                 for round in 0..ROUNDS {
@@ -123,17 +123,17 @@ on_every_engine! {
         .await;
         assert_eq!(wins.load(std::sync::atomic::Ordering::Relaxed), ROUNDS);
         for round in 0..ROUNDS {
-            let found = lookup(engine, DIR, name(format!("name-{round}"))).await.expect("is there");
+            let found = lookup(engine, DIR, name(format!("name-{round}"))).await.expect("exists");
             assert!(found.attr.is_some());
         }
     }
 
-    async fn counters_hand_out_every_number_once(store) {
+    async fn counters_return_every_number_once(store) {
         let engine = store.engine.as_ref();
         store.format().await;
         let first = engine.counter(Counter::NextChunk).await.expect("reads");
         let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
-        together(store, |engine, _| {
+        run_concurrently(store, |engine, _| {
             let seen = seen.clone();
             async move {
                 for _ in 0..ROUNDS {
@@ -149,10 +149,10 @@ on_every_engine! {
         assert_eq!(seen, (first + 1..=first + all).collect::<Vec<_>>());
     }
 
-    async fn an_election_has_one_winner(store) {
+    async fn a_job_is_claimed_by_one_client(store) {
         store.format().await;
         let wins = Arc::new(std::sync::atomic::AtomicU64::new(0));
-        together(store, |engine, _| {
+        run_concurrently(store, |engine, _| {
             let wins = wins.clone();
             async move {
                 for round in 1..=ROUNDS.cast_signed() {
@@ -173,7 +173,7 @@ on_every_engine! {
         let engine = store.engine.as_ref();
         let start = DirStat { length: 0, space: 0, inodes: 0 };
         commit(engine, &[Change::PutAttr(DIR, dir()), Change::PutDirStat(DIR, start)]).await;
-        together(store, |engine, _| async move {
+        run_concurrently(store, |engine, _| async move {
             for _ in 0..ROUNDS {
                 let delta = DirStat { length: 1, space: 2, inodes: 3 };
                 let astray = engine.add_dir_stats(&[(DIR, delta)]).await.expect("adds");
@@ -185,7 +185,7 @@ on_every_engine! {
         let all = (CLIENTS * ROUNDS).cast_signed();
         let stat = DirStat { length: all, space: 2 * all, inodes: 3 * all };
         assert_eq!(dir_stat(engine, DIR).await, Some(stat));
-        let used = quota(engine, QuotaKey::User(7)).await.expect("is there");
+        let used = quota(engine, QuotaKey::User(7)).await.expect("exists");
         assert_eq!((used.used_space, used.used_inodes), (4096 * all, all));
     }
 }

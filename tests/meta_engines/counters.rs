@@ -1,4 +1,4 @@
-//! Counters and elections.
+//! Counters, and claiming periodic jobs.
 
 use jfs::meta::record::Counter;
 
@@ -32,7 +32,7 @@ on_every_engine! {
         }
     }
 
-    async fn usage_counters_go_down_and_below_zero(store) {
+    async fn usage_counters_can_become_negative(store) {
         let engine = store.engine.as_ref();
         store.format().await;
         for counter in [Counter::UsedSpace, Counter::TotalInodes] {
@@ -42,7 +42,7 @@ on_every_engine! {
         }
     }
 
-    async fn adding_nothing_reads(store) {
+    async fn adding_zero_returns_the_value(store) {
         let engine = store.engine.as_ref();
         store.format().await;
         assert_eq!(engine.add_counter(Counter::NextSession, 0).await.expect("reads"), 0);
@@ -50,7 +50,7 @@ on_every_engine! {
         assert_eq!(engine.add_counter(Counter::NextSession, 0).await.expect("reads"), 4);
     }
 
-    async fn the_first_session_is_one(store) {
+    async fn the_first_session_id_is_one(store) {
         let engine = store.engine.as_ref();
         store.format().await;
         assert_eq!(engine.add_counter(Counter::NextSession, 1).await.expect("adds"), 1);

@@ -1,15 +1,15 @@
-//! Records to write, and short ways to write and read them.
+//! Sample records, and helpers to write and read them.
 
 use jfs::meta::engine::{Change, CommitError, Engine, Found, Key, Record};
 use jfs::meta::record::{Attr, Entry, FileKind, Flock, Plock, Slice, SliceSize};
 use jfs::meta::{Ino, Name, SliceId, Timestamp};
 
-/// Nodes that bodies use as they like.
+/// Inodes for the bodies to use.
 pub const DIR: Ino = Ino(2);
 pub const FILE: Ino = Ino(3);
 pub const OTHER: Ino = Ino(4);
 
-/// An attr in which every field differs from every other, so that none can be mixed up.
+/// An attr in which all fields differ, so that a test notices any that are mixed up.
 pub fn attr(kind: FileKind) -> Attr {
     Attr {
         flags: 0x21,
@@ -51,12 +51,12 @@ pub fn slice(id: u64) -> Slice {
     Slice { pos: 0, id: SliceId(id), size: 1000, off: 0, len: 1000 }
 }
 
-/// The same slice as its objects are named.
+/// The id and size of the same slice.
 pub fn sized(id: u64) -> SliceSize {
     SliceSize { id: SliceId(id), size: 1000 }
 }
 
-/// What a write of one slice changes.
+/// The changes of writing one slice.
 pub fn written(ino: Ino, id: u64) -> [Change; 2] {
     [Change::NewSlice(sized(id)), append(ino, 0, vec![slice(id)])]
 }
@@ -65,23 +65,23 @@ pub fn append(ino: Ino, index: u32, slices: Vec<Slice>) -> Change {
     Change::AppendSlices { ino, index, slices, if_present: false }
 }
 
-/// Commits without having read anything.
+/// Commits without guards.
 pub async fn commit(engine: &dyn Engine, changes: &[Change]) -> Vec<i64> {
-    engine.begin().commit(changes).await.expect("the commit goes through")
+    engine.begin().commit(changes).await.expect("commits")
 }
 
 #[track_caller]
-pub fn assert_conflict(answer: &Result<Vec<i64>, CommitError>) {
-    assert!(matches!(answer, Err(CommitError::Conflict)), "no conflict but {answer:?}");
+pub fn assert_conflict(result: &Result<Vec<i64>, CommitError>) {
+    assert!(matches!(result, Err(CommitError::Conflict)), "{result:?} instead of a conflict");
 }
 
 pub async fn read(engine: &dyn Engine, key: Key) -> Record {
-    let mut records = engine.read(&[key]).await.expect("the key is read");
+    let mut records = engine.read(&[key]).await.expect("reads");
     assert_eq!(records.len(), 1);
     records.remove(0)
 }
 
-/// Reads of one kind of record each.
+/// Defines functions that read one kind of record each.
 macro_rules! readers {
     ($($reader:ident($($arg:ident: $type:ty),*): $kind:ident -> $output:ty;)*) => {
         $(pub async fn $reader(engine: &dyn Engine, $($arg: $type),*) -> $output {
@@ -111,7 +111,7 @@ readers! {
     acl(id: u32): Acl -> Option<jfs::meta::record::AclRule>;
 }
 
-/// Sorted: engines need not keep an order.
+/// Returns xattrs in sorted order, which engines do not guarantee.
 pub async fn xattrs(engine: &dyn Engine, ino: Ino) -> Vec<(Name, bytes::Bytes)> {
     match read(engine, Key::Xattrs(ino)).await {
         Record::Xattrs(mut all) => {
@@ -122,7 +122,7 @@ pub async fn xattrs(engine: &dyn Engine, ino: Ino) -> Vec<(Name, bytes::Bytes)> 
     }
 }
 
-/// Sorted, as [`xattrs`].
+/// Returns parents in sorted order.
 pub async fn parents(engine: &dyn Engine, ino: Ino) -> Vec<(Ino, i64)> {
     match read(engine, Key::Parents(ino)).await {
         Record::Parents(mut all) => {

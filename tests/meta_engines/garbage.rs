@@ -26,7 +26,7 @@ on_every_engine! {
         assert_eq!(deleted(engine, 2000).await, [old, young]);
     }
 
-    async fn only_so_many_deleted_files_are_listed(store) {
+    async fn the_list_of_deleted_files_is_limited(store) {
         let engine = store.engine.as_ref();
         for ino in 10..15 {
             commit(engine, &[put(Ino(ino), 1, 1000)]).await;
@@ -35,7 +35,7 @@ on_every_engine! {
         assert_eq!(deleted(engine, 1000).await.len(), 5);
     }
 
-    async fn a_deleted_file_goes_when_its_data_is_gone(store) {
+    async fn a_deleted_file_can_be_removed_from_the_list(store) {
         let engine = store.engine.as_ref();
         commit(engine, &[put(FILE, 10, 1000), put(OTHER, 20, 1000)]).await;
         let gone = Change::RemoveDeletedFile { ino: FILE, length: 10 };

@@ -1,4 +1,4 @@
-//! Guards: a commit goes through only if everything read is as it was.
+//! Guards: a commit succeeds only if every guarded record is unchanged.
 
 mod cases;
 
@@ -10,12 +10,12 @@ use jfs::meta::record::{AclRule, FileKind, Quota, QuotaKey};
 use crate::fixtures::*;
 use cases::{Case, cases};
 
-/// A change that touches nothing of the cases.
+/// A change that is independent of all cases.
 fn unrelated() -> Vec<Change> {
     vec![Change::PutSymlink(jfs::meta::Ino(99), Bytes::from_static(b"done"))]
 }
 
-async fn is_done(engine: &dyn Engine) -> bool {
+async fn is_applied(engine: &dyn Engine) -> bool {
     symlink(engine, jfs::meta::Ino(99)).await.is_some()
 }
 
@@ -30,27 +30,27 @@ fn limits(max_space: i64) -> Quota {
 }
 
 on_every_engine! {
-    async fn what_was_read_and_changed_is_a_conflict_and_nothing_is_applied(store) {
+    async fn a_changed_guard_is_a_conflict_and_nothing_is_applied(store) {
         let engine = store.engine.as_ref();
-        let other = store.another().await;
+        let other = store.second_client().await;
         for Case { key, before, meanwhile } in cases() {
             clear(engine).await;
             commit(engine, &before).await;
             let mut tx = engine.begin();
             tx.read(std::slice::from_ref(&key)).await.expect("reads");
             commit(other.as_ref(), &meanwhile).await;
-            let answer = tx.commit(&unrelated()).await;
+            let result = tx.commit(&unrelated()).await;
             assert!(
-                matches!(answer, Err(jfs::meta::engine::CommitError::Conflict)),
-                "{key:?} after {before:?} and {meanwhile:?}: {answer:?}"
+                matches!(result, Err(jfs::meta::engine::CommitError::Conflict)),
+                "{key:?} after {before:?} and {meanwhile:?}: {result:?}"
             );
-            assert!(!is_done(engine).await, "{key:?}: a conflict was applied");
+            assert!(!is_applied(engine).await, "{key:?}: a conflict was applied");
         }
     }
 
-    async fn what_was_read_and_not_changed_is_no_conflict(store) {
+    async fn an_unchanged_guard_is_no_conflict(store) {
         let engine = store.engine.as_ref();
-        let other = store.another().await;
+        let other = store.second_client().await;
         for Case { key, before, .. } in cases() {
             clear(engine).await;
             commit(engine, &before).await;
@@ -64,39 +64,39 @@ on_every_engine! {
                 append(FILE, 1, vec![slice(9)]),
             ];
             commit(other.as_ref(), &beside).await;
-            let answer = tx.commit(&unrelated()).await;
-            assert!(answer.is_ok(), "{key:?} after {before:?}: {answer:?}");
-            assert!(is_done(engine).await);
+            let result = tx.commit(&unrelated()).await;
+            assert!(result.is_ok(), "{key:?} after {before:?}: {result:?}");
+            assert!(is_applied(engine).await);
         }
     }
 
-    async fn what_was_only_peeked_at_is_no_guard(store) {
+    async fn a_peek_does_not_guard(store) {
         let engine = store.engine.as_ref();
-        let other = store.another().await;
+        let other = store.second_client().await;
         for Case { key, before, meanwhile } in cases() {
             clear(engine).await;
             commit(engine, &before).await;
             let mut tx = engine.begin();
             tx.peek(std::slice::from_ref(&key)).await.expect("peeks");
             commit(other.as_ref(), &meanwhile).await;
-            let answer = tx.commit(&unrelated()).await;
-            assert!(answer.is_ok(), "{key:?} after {before:?} and {meanwhile:?}: {answer:?}");
+            let result = tx.commit(&unrelated()).await;
+            assert!(result.is_ok(), "{key:?} after {before:?} and {meanwhile:?}: {result:?}");
         }
     }
 
-    async fn a_key_read_and_then_written_by_the_plan_itself_is_no_conflict(store) {
+    async fn a_guard_that_the_commit_itself_writes_is_no_conflict(store) {
         let engine = store.engine.as_ref();
         for Case { key, before, meanwhile } in cases() {
             clear(engine).await;
             commit(engine, &before).await;
             let mut tx = engine.begin();
             tx.read(std::slice::from_ref(&key)).await.expect("reads");
-            let answer = tx.commit(&meanwhile).await;
-            assert!(answer.is_ok(), "{key:?} after {before:?} and {meanwhile:?}: {answer:?}");
+            let result = tx.commit(&meanwhile).await;
+            assert!(result.is_ok(), "{key:?} after {before:?} and {meanwhile:?}: {result:?}");
         }
     }
 
-    async fn a_name_beside_the_one_read_may_come_and_go(store) {
+    async fn other_names_may_be_added(store) {
         let engine = store.engine.as_ref();
         let mut tx = engine.begin();
         tx.read(&[Key::Lookup(DIR, name("a")), Key::Entry(DIR, name("b"))]).await.expect("reads");
@@ -113,7 +113,7 @@ on_every_engine! {
         tx.commit(&unrelated()).await.expect("it still has entries");
     }
 
-    async fn what_comes_and_goes_in_a_place_is_no_conflict(store) {
+    async fn entries_added_to_a_place_are_no_conflict(store) {
         let engine = store.engine.as_ref();
         commit(engine, &[Change::PutAttr(DIR, dir())]).await;
         let mut tx = engine.begin();
@@ -127,12 +127,12 @@ on_every_engine! {
             Change::TouchDir { ino: DIR, links: 1, at: Some(Timestamp::from_secs(1_700_000_009)) },
             Change::PutEntry(DIR, name("a"), entry(FILE)),
         ];
-        tx.commit(&mine).await.expect("entries of others are no conflict");
-        let dir = attr_of(engine, DIR).await.expect("is there");
+        tx.commit(&mine).await.expect("other entries are no conflict");
+        let dir = attr_of(engine, DIR).await.expect("exists");
         assert_eq!((dir.nlink, dir.mtime.sec), (4, 1_800_000_000));
     }
 
-    async fn an_attr_that_was_touched_is_a_conflict_for_who_read_all_of_it(store) {
+    async fn touching_a_directory_conflicts_with_a_guard_on_its_attr(store) {
         let engine = store.engine.as_ref();
         commit(engine, &[Change::PutAttr(DIR, dir())]).await;
         let touch = || Change::TouchDir { ino: DIR, links: 1, at: None };
@@ -143,12 +143,12 @@ on_every_engine! {
 
         let mut tx = engine.begin();
         tx.read(&[Key::Place(DIR)]).await.expect("reads");
-        tx.read(&[Key::Attr(DIR)]).await.expect("reads it once more, as a whole");
+        tx.read(&[Key::Attr(DIR)]).await.expect("reads it again as an attr");
         commit(engine, &[touch()]).await;
         assert_conflict(&tx.commit(&unrelated()).await);
     }
 
-    async fn a_quota_that_changed_is_a_conflict(store) {
+    async fn a_changed_quota_is_a_conflict(store) {
         let engine = store.engine.as_ref();
         for key in [QuotaKey::Dir(DIR), QuotaKey::User(7), QuotaKey::Group(7)] {
             for max_space in [1 << 20, 1 << 30] {
@@ -160,7 +160,7 @@ on_every_engine! {
         }
     }
 
-    async fn a_directory_quota_that_went_is_a_conflict(store) {
+    async fn a_removed_directory_quota_is_a_conflict(store) {
         let engine = store.engine.as_ref();
         engine.put_quota(QuotaKey::Dir(DIR), &limits(1), true).await.expect("puts");
         let mut tx = engine.begin();
@@ -169,7 +169,7 @@ on_every_engine! {
         assert_conflict(&tx.commit(&unrelated()).await);
     }
 
-    async fn an_acl_rule_that_came_is_a_conflict(store) {
+    async fn a_new_acl_rule_is_a_conflict(store) {
         let engine = store.engine.as_ref();
         store.format().await;
         let rule = AclRule { owner: 7, group: 5, mask: 5, other: 0, users: vec![], groups: vec![] };

@@ -8,7 +8,7 @@ use jfs::meta::{Ino, Name};
 
 use crate::fixtures::*;
 
-/// All entries in the order they came; fails on an endless listing.
+/// Returns all entries in the order of the listing; panics if it does not end.
 async fn list(engine: &dyn Engine, dir: Ino, limit: usize) -> Vec<(Name, Entry)> {
     let mut cursor = Cursor::Start;
     let mut entries = Vec::new();
@@ -46,7 +46,7 @@ on_every_engine! {
         assert_eq!(list(store.engine.as_ref(), DIR, 10).await, []);
     }
 
-    async fn every_entry_is_listed_once_whatever_the_page(store) {
+    async fn every_entry_is_listed_once_with_any_page_size(store) {
         let engine = store.engine.as_ref();
         let entries = fill(engine, 1500).await;
         commit(engine, &[Change::PutEntry(OTHER, name("elsewhere"), entry(FILE))]).await;
@@ -61,18 +61,18 @@ on_every_engine! {
         assert_eq!(once(list(engine, DIR, 1).await), entries);
     }
 
-    async fn a_listing_is_in_name_order_where_the_engine_says_so(store) {
+    async fn a_listing_is_in_name_order_on_engines_that_say_so(store) {
         let engine = store.engine.as_ref();
         for raw in [b"b".to_vec(), b"\xff".to_vec(), b"a".to_vec(), b"B".to_vec(), b"aa".to_vec()] {
             commit(engine, &[Change::PutEntry(DIR, name(raw), entry(FILE))]).await;
         }
-        if engine.traits().sorted {
+        if engine.properties().sorted {
             let listed = list(engine, DIR, 2).await;
             assert!(listed.is_sorted_by_key(|(name, _)| name.clone()), "{listed:?}");
         }
     }
 
-    async fn entries_that_stay_are_seen_while_others_come_and_go(store) {
+    async fn entries_that_stay_are_listed_while_others_change(store) {
         let engine = store.engine.as_ref();
         let mut staying = fill(engine, 1000).await;
         let mut cursor = Cursor::Start;

@@ -1,4 +1,4 @@
-//! Locks: by inode, session and owner, and all of a session at once.
+//! Locks by inode, session and owner, and all locks of a session.
 
 use jfs::meta::engine::{Change, Engine, HeldKind, HeldLock};
 use jfs::meta::record::{Flock, LockKind, Plock, PlockRange};
@@ -6,7 +6,7 @@ use jfs::meta::{Ino, LockOwner, Sid};
 
 use crate::fixtures::*;
 
-/// Owners are any 64 bits.
+/// An owner can be any 64 bits.
 const OWNER: LockOwner = LockOwner(0xE859_175B_D6BB_0235);
 
 fn flock(ino: Ino, sid: u64, owner: LockOwner, kind: LockKind) -> Change {
@@ -54,7 +54,7 @@ on_every_engine! {
         );
     }
 
-    async fn a_flock_changes_its_kind_and_goes(store) {
+    async fn a_flock_changes_its_kind_and_is_removed(store) {
         let engine = store.engine.as_ref();
         commit(engine, &[flock(FILE, 1, OWNER, LockKind::Write)]).await;
         commit(engine, &[flock(FILE, 1, OWNER, LockKind::Read)]).await;
@@ -66,7 +66,7 @@ on_every_engine! {
         assert_eq!(flocks(engine, FILE).await, []);
     }
 
-    async fn plocks_read_back_with_all_their_ranges(store) {
+    async fn plocks_are_read_with_all_their_ranges(store) {
         let engine = store.engine.as_ref();
         let ranges =
             [range(LockKind::Read, 0, 9), range(LockKind::Write, 20, PlockRange::OPEN_END)];
@@ -84,7 +84,7 @@ on_every_engine! {
         assert_eq!(plocks_by_owner(engine).await, [held(1, &ranges), held(2, &ranges[..1])]);
     }
 
-    async fn plocks_are_replaced_and_go_owner_by_owner(store) {
+    async fn plocks_are_replaced_and_removed_per_owner(store) {
         let engine = store.engine.as_ref();
         commit(engine, &[plock(FILE, 1, OWNER, &[range(LockKind::Write, 0, 9)])]).await;
         commit(engine, &[plock(FILE, 1, LockOwner(2), &[range(LockKind::Read, 50, 59)])]).await;
@@ -99,7 +99,7 @@ on_every_engine! {
         assert_eq!(plocks(engine, FILE).await, [second]);
     }
 
-    async fn a_session_lists_what_it_holds(store) {
+    async fn the_locks_of_a_session_are_listed(store) {
         let engine = store.engine.as_ref();
         let ranges = [range(LockKind::Write, 5, 14)];
         let locked = [
@@ -118,7 +118,7 @@ on_every_engine! {
         assert_eq!(engine.locks_of(Sid(3)).await.expect("lists"), []);
     }
 
-    async fn a_session_releases_its_own_locks_only(store) {
+    async fn a_session_releases_only_its_own_locks(store) {
         let engine = store.engine.as_ref();
         let ranges = [range(LockKind::Read, 5, 14)];
         let locked = [

@@ -1,27 +1,27 @@
 //! One suite for every engine: each body is written once and runs on all of them.
 //!
-//! A body says what the contract in `meta::engine` promises to the layers above. What is particular
-//! to one engine (its bytes, its commands) is tested beside that engine.
+//! The bodies test the contract in `meta::engine`. The particulars of one engine (its bytes, its
+//! commands) are tested in the engine's own module.
 #![cfg(test)]
 
 #[path = "../support/redis.rs"]
-#[allow(dead_code, reason = "this program uses a part of it")]
+#[allow(dead_code, reason = "this test program uses a part of it")]
 mod redis;
 #[path = "../support/tikv.rs"]
-#[allow(dead_code, reason = "this program uses a part of it")]
+#[allow(dead_code, reason = "this test program uses a part of it")]
 mod tikv;
 
 mod fixtures;
 mod stores;
 
-/// Runs each body on each engine: `module::engine::body`. A new engine is a new line here and a
-/// factory in `stores`.
+/// Runs each body on each engine: `module::engine::body`. A new engine needs a line here and a
+/// function in `stores`.
 macro_rules! on_every_engine {
     ($($(#[doc = $doc:literal])* async fn $body:ident($store:ident) $block:block)*) => {
         $($(#[doc = $doc])* async fn $body($store: &$crate::stores::TestStore) $block)*
 
         on_engine!(memory: $($body)*);
-        on_engine!(stuttering_memory: $($body)*);
+        on_engine!(memory_with_conflicts: $($body)*);
         on_engine!(sqlite: $($body)*);
         on_engine!(redis: $($body)*);
         on_engine!(tikv: $($body)*);
@@ -46,6 +46,7 @@ mod chunks;
 mod commits;
 mod contention;
 mod counters;
+mod dir_stats;
 mod garbage;
 mod guards;
 mod listing;
@@ -55,4 +56,3 @@ mod quotas;
 mod sessions;
 mod settings;
 mod slices;
-mod stats;

@@ -1,4 +1,4 @@
-//! Attrs, entries, lookups, symlinks, xattrs and parents: what is written reads back.
+//! Attrs, entries, lookups, symlinks, xattrs and parents: reading what was written.
 
 use bytes::Bytes;
 use jfs::meta::engine::{Change, Found, Key, Record};
@@ -18,7 +18,7 @@ const KINDS: [FileKind; 7] = [
 ];
 
 on_every_engine! {
-    async fn an_attr_reads_back_in_every_field(store) {
+    async fn an_attr_keeps_every_field(store) {
         let engine = store.engine.as_ref();
         for kind in KINDS {
             commit(engine, &[Change::PutAttr(FILE, attr(kind))]).await;
@@ -26,7 +26,7 @@ on_every_engine! {
         }
     }
 
-    async fn an_attr_with_extreme_numbers_reads_back(store) {
+    async fn an_attr_keeps_extreme_numbers(store) {
         let engine = store.engine.as_ref();
         let extreme = Attr {
             flags: u8::MAX,
@@ -64,7 +64,7 @@ on_every_engine! {
         assert_eq!(attr_of(engine, OTHER).await, Some(file()));
     }
 
-    async fn a_place_reads_back_as_its_attr(store) {
+    async fn a_place_is_read_as_its_attr(store) {
         let engine = store.engine.as_ref();
         commit(engine, &[Change::PutAttr(DIR, attr(FileKind::Dir))]).await;
         let records = engine.read(&[Key::Place(DIR), Key::Place(FILE)]).await.expect("reads");
@@ -82,8 +82,8 @@ on_every_engine! {
         assert_eq!(attr_of(engine, DIR).await, Some(touched));
     }
 
-    /// Down to nanoseconds, and each of the two by itself.
-    async fn touching_a_directory_never_sets_its_times_back(store) {
+    /// Down to nanoseconds, and mtime and ctime independently.
+    async fn touching_a_directory_never_moves_its_times_back(store) {
         let engine = store.engine.as_ref();
         let at = |sec, nsec| Timestamp { sec, nsec };
         let old = Attr { mtime: at(100, 5_000), ctime: at(100, 7_000), ..attr(FileKind::Dir) };
@@ -108,7 +108,7 @@ on_every_engine! {
         assert_eq!(attr_of(engine, DIR).await, Some(Attr { nlink: 4, ..new }));
     }
 
-    async fn an_entry_reads_back_with_its_kind_and_inode(store) {
+    async fn an_entry_keeps_its_kind_and_inode(store) {
         let engine = store.engine.as_ref();
         for kind in KINDS {
             let entry = Entry { kind, ino: Ino(Ino::TRASH.0 + 7) };
@@ -144,7 +144,7 @@ on_every_engine! {
         assert_eq!(entry_of(engine, DIR, name("b")).await, Some(entry(FILE)));
     }
 
-    async fn a_directory_has_entries_from_the_first_to_the_last(store) {
+    async fn a_directory_has_entries_until_the_last_is_removed(store) {
         let engine = store.engine.as_ref();
         assert!(!has_entries(engine, DIR).await);
         commit(engine, &[Change::PutEntry(DIR, name("a"), entry(FILE))]).await;
@@ -154,7 +154,7 @@ on_every_engine! {
         assert!(!has_entries(engine, DIR).await);
     }
 
-    async fn a_lookup_finds_the_entry_and_the_attr_behind_it(store) {
+    async fn a_lookup_finds_the_entry_and_its_attr(store) {
         let engine = store.engine.as_ref();
         let there = [
             Change::PutEntry(DIR, name("a"), entry(FILE)),
@@ -178,7 +178,7 @@ on_every_engine! {
             Change::PutAttr(hour, dir()),
         ];
         commit(engine, &there).await;
-        let found = lookup(engine, Ino::TRASH, name("2026-11-16-00")).await.expect("is there");
+        let found = lookup(engine, Ino::TRASH, name("2026-11-16-00")).await.expect("exists");
         assert_eq!((found.entry.ino, found.attr), (hour, Some(dir())));
     }
 
@@ -188,12 +188,13 @@ on_every_engine! {
         let found = lookup(engine, DIR, name("a")).await;
         let bare = Found { entry: entry(FILE), attr: None };
         assert!(
-            found.as_ref() == Some(&bare) || (engine.traits().entry_needs_node && found.is_none()),
+            found.as_ref() == Some(&bare)
+                || (engine.properties().entry_needs_node && found.is_none()),
             "{found:?}"
         );
     }
 
-    async fn a_symlink_reads_back_and_goes(store) {
+    async fn a_symlink_is_written_and_removed(store) {
         let engine = store.engine.as_ref();
         let target = Bytes::from(vec![b'\xfe'; 4095]);
         commit(engine, &[Change::PutSymlink(FILE, target.clone())]).await;
@@ -203,7 +204,7 @@ on_every_engine! {
         assert_eq!(symlink(engine, FILE).await, None);
     }
 
-    async fn an_xattr_reads_back_is_replaced_and_goes(store) {
+    async fn an_xattr_is_written_replaced_and_removed(store) {
         let engine = store.engine.as_ref();
         let put = |value: &'static [u8]| {
             Change::PutXattr(FILE, name("user.k"), Bytes::from_static(value))
@@ -220,9 +221,9 @@ on_every_engine! {
         assert_eq!(xattr(engine, FILE, name("user.k")).await, None);
     }
 
-    async fn an_empty_xattr_is_there_where_it_can_be(store) {
+    async fn an_empty_xattr_exists_on_engines_that_support_it(store) {
         let engine = store.engine.as_ref();
-        if engine.traits().refuses_empty_xattr {
+        if engine.properties().refuses_empty_xattr {
             return;
         }
         commit(engine, &[Change::PutXattr(FILE, name("user.k"), Bytes::new())]).await;
@@ -243,7 +244,7 @@ on_every_engine! {
         assert_eq!(xattrs(engine, OTHER).await, [(name("user.c"), value)]);
     }
 
-    /// Engines that derive parents from entries answer the same as those that keep records.
+    /// Engines that derive parents from entries return the same as those with parent records.
     async fn parents_are_counted_by_entry(store) {
         let engine = store.engine.as_ref();
         let link = |dir, text| {

@@ -16,7 +16,7 @@ async fn put(engine: &dyn Engine, key: QuotaKey, quota: &Quota, usage: bool) -> 
 }
 
 on_every_engine! {
-    async fn a_quota_reads_back(store) {
+    async fn a_quota_is_read_as_written(store) {
         let engine = store.engine.as_ref();
         for key in KEYS {
             assert_eq!(engine.quota(key).await.expect("reads"), None);
@@ -26,7 +26,7 @@ on_every_engine! {
         }
     }
 
-    async fn new_limits_leave_usage_alone_unless_it_is_given(store) {
+    async fn new_limits_keep_usage_unless_it_is_given(store) {
         let engine = store.engine.as_ref();
         for key in KEYS {
             put(engine, key, &limited(), true).await;
@@ -74,7 +74,7 @@ on_every_engine! {
         assert_eq!(engine.quota(KEYS[2]).await.expect("reads"), Some(more));
     }
 
-    async fn users_and_groups_are_counted_without_limits_too(store) {
+    async fn users_and_groups_without_limits_are_counted(store) {
         let engine = store.engine.as_ref();
         engine.add_quota_usage(&KEYS.map(|key| (key, 4096, 1))).await.expect("adds");
         let counted = Quota { max_space: -1, max_inodes: -1, used_space: 4096, used_inodes: 1 };
@@ -82,7 +82,7 @@ on_every_engine! {
         assert_eq!(engine.quota(KEYS[2]).await.expect("reads"), Some(counted));
     }
 
-    async fn a_directory_without_a_quota_gets_none_from_usage(store) {
+    async fn usage_creates_no_quota_for_a_directory(store) {
         let engine = store.engine.as_ref();
         engine.add_quota_usage(&[(KEYS[0], 4096, 1)]).await.expect("adds");
         let quota = engine.quota(KEYS[0]).await.expect("reads");
@@ -111,7 +111,7 @@ on_every_engine! {
         }
     }
 
-    async fn owners_are_cleared_and_directories_stay(store) {
+    async fn clearing_owner_quotas_keeps_those_of_directories(store) {
         let engine = store.engine.as_ref();
         for key in KEYS {
             put(engine, key, &limited(), true).await;

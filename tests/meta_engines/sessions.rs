@@ -1,4 +1,4 @@
-//! Sessions: stored, extended, found stale, removed.
+//! Sessions: stored, extended, listed as stale and removed.
 
 use jfs::meta::Sid;
 use jfs::meta::engine::{Engine, StoredSession};
@@ -18,7 +18,7 @@ async fn stale(engine: &dyn Engine, now: i64) -> Vec<Sid> {
 }
 
 on_every_engine! {
-    async fn a_session_reads_back_with_its_info(store) {
+    async fn a_session_is_read_with_its_info(store) {
         let engine = store.engine.as_ref();
         assert_eq!(engine.session(Sid(1)).await.expect("reads"), None);
         let info = br#"{"Version":"1.4.1","HostName":"h\u00e4"}"#;
@@ -54,11 +54,11 @@ on_every_engine! {
 
     async fn a_session_that_is_gone_is_not_extended(store) {
         let engine = store.engine.as_ref();
-        assert!(!engine.extend_session(Sid(1), 5000).await.expect("answers"));
+        assert!(!engine.extend_session(Sid(1), 5000).await.expect("reads"));
         assert_eq!(engine.sessions().await.expect("lists"), []);
     }
 
-    async fn sessions_whose_time_has_passed_are_stale(store) {
+    async fn expired_sessions_are_stale(store) {
         let engine = store.engine.as_ref();
         put(engine, 1, 1000).await;
         put(engine, 2, 2000).await;
@@ -67,7 +67,7 @@ on_every_engine! {
         assert_eq!(stale(engine, 2001).await, [Sid(1), Sid(2)]);
     }
 
-    async fn only_so_many_stale_sessions_are_listed(store) {
+    async fn the_list_of_stale_sessions_is_limited(store) {
         let engine = store.engine.as_ref();
         for sid in 1..=5 {
             put(engine, sid, 1000).await;

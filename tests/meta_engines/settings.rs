@@ -1,4 +1,4 @@
-//! The setting, a fresh volume, and its end.
+//! The setting, new volumes and wiping them.
 
 use jfs::meta::Ino;
 use jfs::meta::engine::{Change, Cursor};
@@ -11,7 +11,7 @@ on_every_engine! {
         assert_eq!(store.engine.load_setting().await.expect("loads"), None);
     }
 
-    async fn a_fresh_volume_has_a_setting_a_root_and_a_trash(store) {
+    async fn a_new_volume_has_a_setting_a_root_and_a_trash(store) {
         let engine = store.engine.as_ref();
         let json = "{\n\"Name\": \"t\u{e4}st\"\n}".as_bytes();
         let trash = attr(FileKind::Dir);
@@ -21,10 +21,11 @@ on_every_engine! {
         assert_eq!(attr_of(engine, Ino::TRASH).await, Some(trash));
     }
 
-    async fn a_fresh_volume_hands_out_inodes_from_two_and_slices_from_one(store) {
+    async fn inodes_of_a_new_volume_start_at_two_and_slices_at_one(store) {
         let engine = store.engine.as_ref();
         store.format().await;
-        // A batch ends below the answer. Redis starts one lower, at an inode that is skipped.
+        // A batch ends below the returned value. Redis starts one lower, at an inode that is
+        // skipped.
         let inodes = engine.add_counter(Counter::NextInode, 1024).await.expect("adds");
         assert!([1025, 1026].contains(&inodes), "{inodes}");
         assert_eq!(
@@ -50,7 +51,7 @@ on_every_engine! {
         assert_eq!(engine.counter(Counter::NextInode).await.expect("reads"), used);
     }
 
-    async fn the_trash_comes_when_it_is_first_wanted(store) {
+    async fn the_trash_is_created_when_it_is_first_given(store) {
         let engine = store.engine.as_ref();
         engine.store_setting(b"{}", &dir(), None).await.expect("stores");
         assert_eq!(attr_of(engine, Ino::TRASH).await, None);
@@ -92,19 +93,19 @@ on_every_engine! {
         assert_eq!(page.entries, []);
     }
 
-    async fn an_engine_names_itself_and_its_place(store) {
+    async fn an_engine_has_a_name_and_an_address(store) {
         let engine = store.engine.as_ref();
         assert!(
             ["memkv", "redis", "sqlite3", "tikv"].contains(&engine.name()),
             "{}",
             engine.name()
         );
-        assert!(!engine.place().is_empty());
-        assert!(engine.traits().batch > 0);
+        assert!(!engine.address().is_empty());
+        assert!(engine.properties().batch > 0);
     }
 
     async fn a_client_that_closes_leaves_the_others_working(store) {
-        let other = store.another().await;
+        let other = store.second_client().await;
         store.format().await;
         assert_eq!(other.load_setting().await.expect("loads"), Some(b"{}".to_vec()));
         other.close().await.expect("closes");

@@ -38,7 +38,7 @@ on_every_engine! {
         assert_eq!(dead(engine).await, []);
     }
 
-    async fn references_are_added_and_given_back(store) {
+    async fn references_are_added_and_removed(store) {
         let engine = store.engine.as_ref();
         commit(engine, &written(FILE, 1)).await;
         assert_eq!(add(engine, 1, 1).await, 2);
@@ -55,7 +55,7 @@ on_every_engine! {
         assert_eq!(commit(engine, &twice).await, [2, 3]);
     }
 
-    async fn a_slice_without_references_is_dead_until_its_record_goes(store) {
+    async fn a_slice_without_references_is_dead_until_its_record_is_removed(store) {
         let engine = store.engine.as_ref();
         commit(engine, &written(FILE, 1)).await;
         commit(engine, &written(FILE, 2)).await;
@@ -66,7 +66,7 @@ on_every_engine! {
         assert_eq!(refs(engine, 2).await, 1);
     }
 
-    async fn only_so_many_dead_slices_are_listed(store) {
+    async fn the_list_of_dead_slices_is_limited(store) {
         let engine = store.engine.as_ref();
         for id in 1..=5 {
             commit(engine, &written(FILE, id)).await;
@@ -85,18 +85,18 @@ on_every_engine! {
         assert_eq!(add(engine, 1, -1).await, 0);
     }
 
-    async fn a_slice_is_tracked_as_long_as_it_has_a_record(store) {
+    async fn a_tracked_slice_has_a_reference_record(store) {
         let engine = store.engine.as_ref();
         commit(engine, &[Change::TrackSlice(sized(1))]).await;
-        assert!(engine.tracks(sized(1)).await.expect("answers"));
+        assert!(engine.has_slice_ref(sized(1)).await.expect("reads"));
         add(engine, 1, -1).await;
         commit(engine, &[Change::RemoveSliceRef(sized(1))]).await;
-        let doubted = engine.tracks(sized(1)).await.expect("answers");
-        let never = engine.tracks(sized(2)).await.expect("answers");
+        let doubted = engine.has_slice_ref(sized(1)).await.expect("reads");
+        let never = engine.has_slice_ref(sized(2)).await.expect("reads");
         assert_eq!(doubted, never, "a removed record is as if it had never been");
     }
 
-    async fn dropping_one_single_reference_leaves_one_reference(store) {
+    async fn dropping_a_single_reference_record_leaves_one_reference(store) {
         let engine = store.engine.as_ref();
         commit(engine, &[Change::TrackSlice(sized(1)), Change::TrackSlice(sized(2))]).await;
         add(engine, 2, 1).await;
@@ -106,7 +106,7 @@ on_every_engine! {
         assert_eq!((refs(engine, 1).await, refs(engine, 2).await), (1, 2));
     }
 
-    async fn dropping_single_references_leaves_the_others(store) {
+    async fn dropping_single_reference_records_keeps_the_others(store) {
         let engine = store.engine.as_ref();
         for id in 1..=3 {
             commit(engine, &written(FILE, id)).await;
@@ -138,7 +138,7 @@ on_every_engine! {
         assert_eq!(engine.delayed_slices(2000, 1).await.expect("lists").len(), 1);
     }
 
-    async fn a_delayed_list_reads_back_by_slice_and_time(store) {
+    async fn a_delayed_list_is_read_by_slice_and_time(store) {
         let engine = store.engine.as_ref();
         let slices = vec![sized(1), sized(2)];
         commit(engine, &[Change::PutDelayed { id: SliceId(10), at: 5, slices: slices.clone() }])

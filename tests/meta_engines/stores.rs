@@ -1,4 +1,4 @@
-//! Empty stores to test on, one factory for each engine.
+//! Empty stores to test on, one function for each engine.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ impl TestStore {
     }
 
     /// A second client of the same store.
-    pub async fn another(&self) -> Arc<dyn Engine> {
+    pub async fn second_client(&self) -> Arc<dyn Engine> {
         connect(&self.url).await.expect("the store opens again")
     }
 
-    /// Makes a volume of it, as far as engines know one.
+    /// Formats a volume, as far as engines know about it.
     pub async fn format(&self) {
         let (root, trash) = (fixtures::dir(), fixtures::dir());
         self.engine.store_setting(b"{}", &root, Some(&trash)).await.expect("the setting is stored");
@@ -38,14 +38,14 @@ impl TestStore {
 }
 
 pub async fn memory() -> TestStore {
-    TestStore::open(format!("memkv://{}", fresh_name()), None).await
+    TestStore::open(format!("memkv://{}", unique_name()), None).await
 }
 
-/// Every other commit of the store is told of a conflict that is none, so that the mapping tries
-/// again wherever it can.
-pub async fn stuttering_memory() -> TestStore {
-    let name = fresh_name();
-    MemoryStore::named(&name).faults().stutter();
+/// Every other commit of the store reports a false conflict, so that the mapping retries wherever
+/// it can.
+pub async fn memory_with_conflicts() -> TestStore {
+    let name = unique_name();
+    MemoryStore::named(&name).faults().conflict_every_other();
     TestStore::open(format!("memkv://{name}"), None).await
 }
 
@@ -63,12 +63,12 @@ pub async fn tikv() -> TestStore {
     TestStore::open(TikvServer::shared().fresh_url(), None).await
 }
 
-/// Records of one commit lie on different servers.
+/// Splits the volume into regions, so that the records of one commit are on different servers.
 pub async fn tikv_in_regions() -> TestStore {
     TestStore::open(TikvServer::shared().fresh_split_url(), None).await
 }
 
-fn fresh_name() -> String {
+fn unique_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("engine-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }

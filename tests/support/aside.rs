@@ -7,26 +7,26 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jfs::error::Result;
 use jfs::meta::engine::CommitError;
-use jfs::meta::engine::kv::{KvStore, KvTxn, Pair, Scan, StoreTraits};
+use jfs::meta::engine::kv::{KvStore, Pair, Scan, StoreProperties, StoreTxn};
 
 /// Behind the last seat that a place can have.
-const NO_SEAT: u8 = 200;
+const NO_SLOT: u8 = 200;
 
 pub struct Aside(pub Arc<dyn KvStore>);
 
-struct AsideTxn(Box<dyn KvTxn>);
+struct AsideTxn(Box<dyn StoreTxn>);
 
 #[async_trait]
 impl KvStore for Aside {
-    fn traits(&self) -> StoreTraits {
-        self.0.traits()
+    fn properties(&self) -> StoreProperties {
+        self.0.properties()
     }
 
-    fn place(&self) -> &str {
-        self.0.place()
+    fn address(&self) -> &str {
+        self.0.address()
     }
 
-    async fn begin(&self) -> Result<Box<dyn KvTxn>> {
+    async fn begin(&self) -> Result<Box<dyn StoreTxn>> {
         Ok(Box::new(AsideTxn(self.0.begin().await?)))
     }
 
@@ -44,7 +44,7 @@ impl KvStore for Aside {
 }
 
 #[async_trait]
-impl KvTxn for AsideTxn {
+impl StoreTxn for AsideTxn {
     async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
         self.0.get(keys).await
     }
@@ -65,12 +65,12 @@ impl KvTxn for AsideTxn {
         self.0.guard(key);
     }
 
-    fn share(&mut self, key: &[u8], _seat: u8) {
-        self.0.share(key, NO_SEAT);
+    fn lock_shared(&mut self, key: &[u8], _slot: u8) {
+        self.0.lock_shared(key, NO_SLOT);
     }
 
-    fn seize(&mut self, key: &[u8]) {
-        self.0.seize(key);
+    fn lock_exclusive(&mut self, key: &[u8]) {
+        self.0.lock_exclusive(key);
     }
 
     fn version(&self) -> u64 {

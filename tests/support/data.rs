@@ -290,7 +290,7 @@ pub async fn assert_nothing_left(meta: &Meta) {
         for id in 1..200 {
             for size in [3, 7, 10, 13] {
                 let slice = SliceSize { id: SliceId(id), size };
-                assert!(!engine.tracks(slice).await.unwrap(), "{slice:?} is still tracked");
+                assert!(!engine.has_slice_ref(slice).await.unwrap(), "{slice:?} is still tracked");
             }
         }
     }

@@ -7,14 +7,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jfs::error::Result;
 use jfs::meta::engine::CommitError;
-use jfs::meta::engine::kv::{KvStore, KvTxn, MemoryStore, Pair, Scan, StoreTraits};
+use jfs::meta::engine::kv::{KvStore, MemoryStore, Pair, Scan, StoreProperties, StoreTxn};
 
 /// One way.
 pub const LATENCY: Duration = Duration::from_millis(1);
 
 pub struct SlowStore(pub Arc<MemoryStore>);
 
-struct SlowTxn(Box<dyn KvTxn>);
+struct SlowTxn(Box<dyn StoreTxn>);
 
 async fn after<T>(answer: impl Future<Output = T>) -> T {
     tokio::time::sleep(LATENCY).await;
@@ -25,15 +25,15 @@ async fn after<T>(answer: impl Future<Output = T>) -> T {
 
 #[async_trait]
 impl KvStore for SlowStore {
-    fn traits(&self) -> StoreTraits {
-        self.0.traits()
+    fn properties(&self) -> StoreProperties {
+        self.0.properties()
     }
 
-    fn place(&self) -> &str {
-        self.0.place()
+    fn address(&self) -> &str {
+        self.0.address()
     }
 
-    async fn begin(&self) -> Result<Box<dyn KvTxn>> {
+    async fn begin(&self) -> Result<Box<dyn StoreTxn>> {
         Ok(Box::new(SlowTxn(self.0.begin().await?)))
     }
 
@@ -51,7 +51,7 @@ impl KvStore for SlowStore {
 }
 
 #[async_trait]
-impl KvTxn for SlowTxn {
+impl StoreTxn for SlowTxn {
     async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
         after(self.0.get(keys)).await
     }

@@ -23,7 +23,7 @@ func (s *tikvSrv) BatchCommands(st tikvpb.Tikv_BatchCommandsServer) error {
 			go func(id uint64, q *tikvpb.BatchCommandsRequest_Request) {
 				p, err := s.one(st.Context(), q)
 				if err != nil {
-					// The protocol has no word for it: the answer is missing, as if it were lost.
+					// The protocol has no response for this: leave it out, as if it were lost.
 					log.Printf("batch command %T: %v", q.Cmd, err)
 					return
 				}
@@ -35,10 +35,10 @@ func (s *tikvSrv) BatchCommands(st tikvpb.Tikv_BatchCommandsServer) error {
 	}
 }
 
-// faulty carries a request out as one that came alone: counted, limited, and with its faults.
-func faulty[Q, R any](ctx context.Context, s *tikvSrv, method string, carry func(context.Context, Q) (R, error), req Q) (R, error) {
-	resp, err := s.faults.answer(ctx, method, req, func(ctx context.Context, req interface{}) (interface{}, error) {
-		return carry(ctx, req.(Q))
+// withFaults executes a request like a single one: counted, limited, and with injected faults.
+func withFaults[Q, R any](ctx context.Context, s *tikvSrv, method string, execute func(context.Context, Q) (R, error), req Q) (R, error) {
+	resp, err := s.faults.handle(ctx, method, req, func(ctx context.Context, req interface{}) (interface{}, error) {
+		return execute(ctx, req.(Q))
 	})
 	answer, _ := resp.(R)
 	return answer, err
@@ -54,63 +54,63 @@ func (s *tikvSrv) one(ctx context.Context, q *tikvpb.BatchCommandsRequest_Reques
 	switch c := q.Cmd.(type) {
 	case *tikvpb.BatchCommandsRequest_Request_Get:
 		var r *kvrpcpb.GetResponse
-		r, err = faulty(ctx, s, "KvGet", s.KvGet, c.Get)
+		r, err = withFaults(ctx, s, "KvGet", s.KvGet, c.Get)
 		out.Cmd = &tikvpb.BatchCommandsResponse_Response_Get{Get: r}
 	case *tikvpb.BatchCommandsRequest_Request_Scan:
 		var r *kvrpcpb.ScanResponse
-		r, err = faulty(ctx, s, "KvScan", s.KvScan, c.Scan)
+		r, err = withFaults(ctx, s, "KvScan", s.KvScan, c.Scan)
 		out.Cmd = &tikvpb.BatchCommandsResponse_Response_Scan{Scan: r}
 	case *tikvpb.BatchCommandsRequest_Request_BatchGet:
 		var r *kvrpcpb.BatchGetResponse
-		r, err = faulty(ctx, s, "KvBatchGet", s.KvBatchGet, c.BatchGet)
+		r, err = withFaults(ctx, s, "KvBatchGet", s.KvBatchGet, c.BatchGet)
 		out.Cmd = &tikvpb.BatchCommandsResponse_Response_BatchGet{BatchGet: r}
 	case *tikvpb.BatchCommandsRequest_Request_Prewrite:
 		var r *kvrpcpb.PrewriteResponse
-		r, err = faulty(ctx, s, "KvPrewrite", s.KvPrewrite, c.Prewrite)
+		r, err = withFaults(ctx, s, "KvPrewrite", s.KvPrewrite, c.Prewrite)
 		out.Cmd = &tikvpb.BatchCommandsResponse_Response_Prewrite{Prewrite: r}
 	case *tikvpb.BatchCommandsRequest_Request_Commit:
 		var r *kvrpcpb.CommitResponse
-		r, err = faulty(ctx, s, "KvCommit", s.KvCommit, c.Commit)
+		r, err = withFaults(ctx, s, "KvCommit", s.KvCommit, c.Commit)
 		out.Cmd = &tikvpb.BatchCommandsResponse_Response_Commit{Commit: r}
 	case *tikvpb.BatchCommandsRequest_Request_Cleanup:
 		var r *kvrpcpb.CleanupResponse
-		r, err = faulty(ctx, s, "KvCleanup", s.KvCleanup, c.Cleanup)
+		r, err = withFaults(ctx, s, "KvCleanup", s.KvCleanup, c.Cleanup)
 		out.Cmd = &tikvpb.BatchCommandsResponse_Response_Cleanup{Cleanup: r}
 	case *tikvpb.BatchCommandsRequest_Request_BatchRollback:
 		var r *kvrpcpb.BatchRollbackResponse
-		r, err = faulty(ctx, s, "KvBatchRollback", s.KvBatchRollback, c.BatchRollback)
+		r, err = withFaults(ctx, s, "KvBatchRollback", s.KvBatchRollback, c.BatchRollback)
 		out.Cmd = &tikvpb.BatchCommandsResponse_Response_BatchRollback{BatchRollback: r}
 	case *tikvpb.BatchCommandsRequest_Request_ScanLock:
 		var r *kvrpcpb.ScanLockResponse
-		r, err = faulty(ctx, s, "KvScanLock", s.KvScanLock, c.ScanLock)
+		r, err = withFaults(ctx, s, "KvScanLock", s.KvScanLock, c.ScanLock)
 		out.Cmd = &tikvpb.BatchCommandsResponse_Response_ScanLock{ScanLock: r}
 	case *tikvpb.BatchCommandsRequest_Request_ResolveLock:
 		var r *kvrpcpb.ResolveLockResponse
-		r, err = faulty(ctx, s, "KvResolveLock", s.KvResolveLock, c.ResolveLock)
+		r, err = withFaults(ctx, s, "KvResolveLock", s.KvResolveLock, c.ResolveLock)
 		out.Cmd = &tikvpb.BatchCommandsResponse_Response_ResolveLock{ResolveLock: r}
 	case *tikvpb.BatchCommandsRequest_Request_PessimisticLock:
 		var r *kvrpcpb.PessimisticLockResponse
-		r, err = faulty(ctx, s, "KvPessimisticLock", s.KvPessimisticLock, c.PessimisticLock)
+		r, err = withFaults(ctx, s, "KvPessimisticLock", s.KvPessimisticLock, c.PessimisticLock)
 		out.Cmd = &tikvpb.BatchCommandsResponse_Response_PessimisticLock{PessimisticLock: r}
 	case *tikvpb.BatchCommandsRequest_Request_PessimisticRollback:
 		var r *kvrpcpb.PessimisticRollbackResponse
-		r, err = faulty(ctx, s, "KVPessimisticRollback", s.KVPessimisticRollback, c.PessimisticRollback)
+		r, err = withFaults(ctx, s, "KVPessimisticRollback", s.KVPessimisticRollback, c.PessimisticRollback)
 		out.Cmd = &tikvpb.BatchCommandsResponse_Response_PessimisticRollback{PessimisticRollback: r}
 	case *tikvpb.BatchCommandsRequest_Request_CheckTxnStatus:
 		var r *kvrpcpb.CheckTxnStatusResponse
-		r, err = faulty(ctx, s, "KvCheckTxnStatus", s.KvCheckTxnStatus, c.CheckTxnStatus)
+		r, err = withFaults(ctx, s, "KvCheckTxnStatus", s.KvCheckTxnStatus, c.CheckTxnStatus)
 		out.Cmd = &tikvpb.BatchCommandsResponse_Response_CheckTxnStatus{CheckTxnStatus: r}
 	case *tikvpb.BatchCommandsRequest_Request_TxnHeartBeat:
 		var r *kvrpcpb.TxnHeartBeatResponse
-		r, err = faulty(ctx, s, "KvTxnHeartBeat", s.KvTxnHeartBeat, c.TxnHeartBeat)
+		r, err = withFaults(ctx, s, "KvTxnHeartBeat", s.KvTxnHeartBeat, c.TxnHeartBeat)
 		out.Cmd = &tikvpb.BatchCommandsResponse_Response_TxnHeartBeat{TxnHeartBeat: r}
 	case *tikvpb.BatchCommandsRequest_Request_DeleteRange:
 		var r *kvrpcpb.DeleteRangeResponse
-		r, err = faulty(ctx, s, "KvDeleteRange", s.KvDeleteRange, c.DeleteRange)
+		r, err = withFaults(ctx, s, "KvDeleteRange", s.KvDeleteRange, c.DeleteRange)
 		out.Cmd = &tikvpb.BatchCommandsResponse_Response_DeleteRange{DeleteRange: r}
 	case *tikvpb.BatchCommandsRequest_Request_GC:
 		var r *kvrpcpb.GCResponse
-		r, err = faulty(ctx, s, "KvGC", s.KvGC, c.GC)
+		r, err = withFaults(ctx, s, "KvGC", s.KvGC, c.GC)
 		out.Cmd = &tikvpb.BatchCommandsResponse_Response_GC{GC: r}
 	case *tikvpb.BatchCommandsRequest_Request_Empty:
 		out.Cmd = &tikvpb.BatchCommandsResponse_Response_Empty{Empty: &tikvpb.BatchCommandsEmptyResponse{TestId: c.Empty.TestId}}

@@ -1,4 +1,4 @@
-// The test's own port, plain HTTP: faults to come, requests counted, regions split and moved.
+// The control port of the test, plain HTTP: inject faults, count requests, split and move regions.
 package main
 
 import (
@@ -77,7 +77,7 @@ func (c *control) lead(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// dump answers every pair below a prefix in hex, past all clients.
+// dump returns every pair with a prefix in hex, without using a client.
 func (c *control) dump(w http.ResponseWriter, r *http.Request) {
 	start, err := hex.DecodeString(r.FormValue("key"))
 	if err != nil || len(start) == 0 {
@@ -102,8 +102,8 @@ func (c *control) dump(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(pairs)
 }
 
-// fill makes entries of a directory past all clients, count of them, by the thousand: names are
-// numbers of eight digits, inodes count from one million on.
+// fill adds count entries to a directory without using a client, a thousand at a time. Names are
+// numbers of eight digits, and inodes start at one million.
 func (c *control) fill(w http.ResponseWriter, r *http.Request) {
 	dir, err := hex.DecodeString(r.FormValue("key"))
 	count, err2 := strconv.Atoi(r.FormValue("count"))
@@ -140,7 +140,7 @@ func (c *control) now() uint64 {
 	return uint64(ph)<<18 + uint64(lo)
 }
 
-// resolve finishes what clients that ended right after a commit have left to the next reader.
+// resolve resolves the locks of clients that ended right after a commit.
 func (c *control) resolve(start, end []byte) error {
 	store := c.store.MvccStore
 	locks, err := store.ScanLock(start, end, math.MaxUint64-1)
@@ -154,7 +154,7 @@ func (c *control) resolve(start, end []byte) error {
 			return err
 		}
 		if ttl > 0 {
-			return fmt.Errorf("a transaction is not through with %x", lock.Key)
+			return fmt.Errorf("a transaction has not finished with %x", lock.Key)
 		}
 		if err := store.ResolveLock(start, end, lock.LockVersion, commit); err != nil {
 			return err
@@ -166,6 +166,6 @@ func (c *control) resolve(start, end []byte) error {
 func split(cluster *testutils.MockCluster, key []byte, stores int) {
 	region, _ := cluster.GetRegionByKey(encodeBytes(key))
 	ids := cluster.AllocIDs(1 + stores)
-	// Leaders are spread over the stores.
+	// Spread the leaders over the stores.
 	cluster.Split(region.Id, ids[0], key, ids[1:], ids[1+int(ids[0])%stores])
 }

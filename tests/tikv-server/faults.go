@@ -1,4 +1,4 @@
-// Faults on demand: what the next requests for some keys are answered instead of the truth.
+// Faults that tests inject into the next requests for some keys.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// fault happens to the next requests of one kind that name a key with the prefix.
+// fault applies to the next requests of one method for a key with the prefix.
 type fault struct {
 	on     string // the method, such as KvCommit
 	what   string // see inject
@@ -62,13 +62,13 @@ func (f *faults) next(method string, req interface{}) *fault {
 	return nil
 }
 
-// inject is the interceptor of requests that come alone.
+// inject is the interceptor of single requests.
 func (f *faults) inject(ctx context.Context, req interface{}, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (interface{}, error) {
-	return f.answer(ctx, path.Base(info.FullMethod), req, h)
+	return f.handle(ctx, path.Base(info.FullMethod), req, h)
 }
 
-// answer is what a request of either kind goes through: alone or one of a stream.
-func (f *faults) answer(ctx context.Context, method string, req interface{}, h grpc.UnaryHandler) (interface{}, error) {
+// handle handles a request, either a single one or one of a stream.
+func (f *faults) handle(ctx context.Context, method string, req interface{}, h grpc.UnaryHandler) (interface{}, error) {
 	f.count(method)
 	if err := f.limits.check(req); err != nil {
 		return nil, err
@@ -78,10 +78,10 @@ func (f *faults) answer(ctx context.Context, method string, req interface{}, h g
 		return h(ctx, req)
 	}
 	switch one.what {
-	case "late": // carried out, long after whoever asked has gone
+	case "late": // executed, long after the client has gone
 		time.Sleep(one.delay)
 		return h(context.Background(), req)
-	case "decline": // does not commit in one phase, and says so
+	case "decline": // does not commit in one phase, and reports it
 		if prewrite, ok := req.(*kvrpcpb.PrewriteRequest); ok {
 			prewrite.TryOnePc = false
 		}
@@ -89,27 +89,27 @@ func (f *faults) answer(ctx context.Context, method string, req interface{}, h g
 	case "delay":
 		time.Sleep(one.delay)
 		return h(ctx, req)
-	case "refuse": // never carried out
+	case "refuse": // not executed
 		return nil, status.Error(codes.Unavailable, "refused on purpose")
-	case "lose": // carried out, and the answer lost
+	case "lose": // executed, and the response is lost
 		_, _ = h(ctx, req)
-		return nil, status.Error(codes.Unavailable, "answer lost on purpose")
-	case "hang": // never carried out, never answered
+		return nil, status.Error(codes.Unavailable, "response lost on purpose")
+	case "hang": // not executed, no response
 		<-ctx.Done()
 		return nil, ctx.Err()
-	case "lose-hang": // carried out, never answered
+	case "lose-hang": // executed, no response
 		_, _ = h(ctx, req)
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	if resp := f.refusal(req, one.what); resp != nil {
+	if resp := f.regionError(req, one.what); resp != nil {
 		return resp, nil
 	}
 	return nil, status.Errorf(codes.InvalidArgument, "no fault %q for %s", one.what, method)
 }
 
-// refusal is a region error as the answer to the request.
-func (f *faults) refusal(req interface{}, what string) interface{} {
+// regionError returns a response to the request with a region error.
+func (f *faults) regionError(req interface{}, what string) interface{} {
 	keys := keysOf(req)
 	if len(keys) == 0 {
 		return nil
@@ -125,7 +125,7 @@ func (f *faults) refusal(req interface{}, what string) interface{} {
 		e = &errorpb.Error{Message: "stale epoch", EpochNotMatch: &errorpb.EpochNotMatch{CurrentRegions: []*metapb.Region{region}}}
 	case "busy":
 		e = &errorpb.Error{Message: "server is busy", ServerIsBusy: &errorpb.ServerIsBusy{Reason: "on purpose"}}
-	case "new-leader": // one that does not know yet which timestamps were read at
+	case "new-leader": // does not know yet at which timestamps clients have read
 		e = &errorpb.Error{Message: "max timestamp not synced", MaxTimestampNotSynced: &errorpb.MaxTimestampNotSynced{}}
 	default:
 		return nil

@@ -1,4 +1,4 @@
-// Limits as clusters have them: how large a message and a transaction may be.
+// Limits of messages and transactions, as real clusters have them.
 package main
 
 import (
@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// limits of one transaction, over all of its requests; 0 is no limit.
+// limits of one transaction over all of its requests; 0 means no limit.
 type limits struct {
 	keys  int // that it writes or locks
 	bytes int // of their keys and values
@@ -18,7 +18,7 @@ type limits struct {
 	seen  map[uint64]*size // by the start of the transaction
 }
 
-// size is what a transaction has brought so far. A key that is sent again counts once.
+// size is the size of a transaction so far. A key that is sent again counts once.
 type size struct {
 	keys  map[string]struct{}
 	bytes int

@@ -1,9 +1,9 @@
 // A server for tests that speaks the protocols of PD and TiKV on loopback.
 //
-// It stands on mocktikv, the store that the authors of TiKV's Go client test that client with:
-// multi-version values, Percolator's locks, regions with leaders and epochs. It is NOT TiKV: all of
-// it is one process without Raft, without durability, without async commit, with limits only where
-// it is told to have some, and one lock serialises every request, so it shows nothing about speed.
+// It is built on mocktikv, the store with which the authors of TiKV's Go client test that client:
+// multi-version values, Percolator's locks, regions with leaders and epochs. It is NOT TiKV: it is one
+// process without Raft, durability or async commit, has limits only where flags set them, and
+// serializes all requests by one lock, so it is useless for measuring speed.
 package main
 
 import (
@@ -34,18 +34,18 @@ var verbose = flag.Bool("v", false, "log every request")
 func main() {
 	stores := flag.Int("stores", 1, "number of stores")
 	splits := flag.String("split", "", "comma separated keys in hex at which regions begin")
-	deaf := flag.Bool("deaf", false, "stores that PD knows and that do not answer")
+	deaf := flag.Bool("deaf", false, "let PD return stores that do not respond")
 	message := flag.Int("max-message", 64<<20, "bytes of a message")
 	keys := flag.Int("max-keys", 0, "keys of a transaction, 0 for no limit")
 	bytes := flag.Int("max-bytes", 0, "bytes of a transaction, 0 for no limit")
 	value := flag.Int("max-value", 0, "bytes of a value, 0 for no limit")
 	secure := security{}
-	flag.StringVar(&secure.ca, "ca", "", "who has signed the certificates of clients; with it, all is TLS")
+	flag.StringVar(&secure.ca, "ca", "", "authority of the clients' certificates; turns TLS on")
 	flag.StringVar(&secure.cert, "cert", "", "certificate of the servers")
 	flag.StringVar(&secure.key, "key", "", "key of the certificate")
 	flag.Parse()
 
-	// Nobody reads on after the first line, and mocktikv logs to the same place.
+	// The test reads only the first line of our output, and mocktikv logs to the same pipe.
 	signal.Ignore(syscall.SIGPIPE)
 
 	cli, cluster, _, err := testutils.NewMockTiKV("", nil)
@@ -77,8 +77,8 @@ func main() {
 	}
 	rid := cluster.AllocID()
 	cluster.Bootstrap(rid, storeIDs, peerIDs, peerIDs[0])
-	// A fresh region of mocktikv has no epoch, which tikv-client 0.4.0 cannot bear: split and merge
-	// once so that every region has one.
+	// A new region of mocktikv has no epoch, which tikv-client 0.4.0 does not support: split and merge
+	// once, so that every region has one.
 	tmp := cluster.AllocIDs(1 + *stores)
 	cluster.Split(rid, tmp[0], []byte("m"), tmp[1:], tmp[1])
 	cluster.Merge(rid, tmp[0])
@@ -103,7 +103,7 @@ func main() {
 	go func() { log.Fatal(http.Serve(c, control.handler())) }()
 	fmt.Printf("PD=%s CONTROL=%s\n", l.Addr(), c.Addr())
 
-	// Whoever started this holds the other end; however it ends, so does this.
+	// The test holds the other end of stdin: when it ends in any way, so does this server.
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	_ = cli.Close()
 }
@@ -116,7 +116,7 @@ func listen() net.Listener {
 	return l
 }
 
-// guard turns a panic, such as for a method that nobody wrote, into an answer.
+// guard turns a panic, such as for a method that is not implemented, into an error response.
 func guard(ctx context.Context, req interface{}, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (resp interface{}, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -1,4 +1,4 @@
-// The PD protocol: timestamps, where regions lie, and the little of etcd that client-go asks for.
+// The PD protocol: timestamps, regions, and the part of etcd that client-go uses.
 package main
 
 import (
@@ -29,7 +29,7 @@ type pdSrv struct {
 	safePoint uint64
 }
 
-// clock hands out timestamps.
+// clock allocates timestamps.
 type clock struct {
 	mu      sync.Mutex
 	phys    int64

@@ -1,4 +1,4 @@
-// TLS, on which both sides show a certificate.
+// TLS with certificates on both sides.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// security names the files.
+// security holds the paths of the certificate files.
 type security struct{ ca, cert, key string }
 
 func (s security) wanted() bool { return s.ca != "" }

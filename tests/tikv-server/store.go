@@ -1,5 +1,5 @@
-// The TiKV protocol: requests of tikv-client, one by one, handed to mocktikv, and its answers put
-// right where they differ from those of a real server.
+// The TiKV protocol: passes single requests of tikv-client to mocktikv, and corrects its responses
+// where they differ from those of a real server.
 package main
 
 import (
@@ -63,7 +63,7 @@ func (s *tikvSrv) KvPrewrite(ctx context.Context, r *kvrpcpb.PrewriteRequest) (*
 	if !onePc || err != nil || resp.RegionError != nil || len(resp.Errors) > 0 {
 		return resp, err
 	}
-	// mocktikv does not commit in one phase. Others may see the locks for a moment here.
+	// mocktikv does not commit in one phase. Other clients may see the locks for a moment here.
 	ph, lo := s.clock.alloc(1)
 	ts := uint64(ph)<<18 + uint64(lo)
 	keys := make([][]byte, len(r.Mutations))
@@ -73,7 +73,7 @@ func (s *tikvSrv) KvPrewrite(ctx context.Context, r *kvrpcpb.PrewriteRequest) (*
 	commit := &kvrpcpb.CommitRequest{Context: r.Context, StartVersion: r.StartVersion, Keys: keys, CommitVersion: ts}
 	done, err := call[*kvrpcpb.CommitResponse](s, ctx, tikvrpc.CmdCommit, commit, r.Context)
 	if err != nil || done.RegionError != nil || done.Error != nil {
-		return resp, err // the locks stay: the client goes on in two phases
+		return resp, err // the locks stay: the client continues in two phases
 	}
 	resp.OnePcCommitTs = ts
 	return resp, nil
@@ -110,7 +110,7 @@ func (s *tikvSrv) KvTxnHeartBeat(ctx context.Context, r *kvrpcpb.TxnHeartBeatReq
 func (s *tikvSrv) KvCheckTxnStatus(ctx context.Context, r *kvrpcpb.CheckTxnStatusRequest) (*kvrpcpb.CheckTxnStatusResponse, error) {
 	resp, err := call[*kvrpcpb.CheckTxnStatusResponse](s, ctx, tikvrpc.CmdCheckTxnStatus, r, r.Context)
 	if err == nil && resp.RegionError == nil && resp.Error == nil && resp.LockTtl > 0 && resp.LockInfo == nil {
-		// real TiKV always sends the lock with a ttl; tikv-client 0.4.0 panics without it.
+		// Real TiKV always sends the lock with a TTL; tikv-client 0.4.0 panics without it.
 		resp.LockInfo = &kvrpcpb.LockInfo{Key: r.PrimaryKey, PrimaryLock: r.PrimaryKey, LockVersion: r.LockTs, LockTtl: resp.LockTtl}
 		if d, ok := s.cli.MvccStore.(interface {
 			MvccGetByKey([]byte) *kvrpcpb.MvccInfo

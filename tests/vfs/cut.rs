@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use jfs::meta::engine::CommitError;
-use jfs::meta::engine::kv::{KvStore, KvTxn, MemoryStore, Pair, Scan, StoreTraits};
+use jfs::meta::engine::kv::{KvStore, MemoryStore, Pair, Scan, StoreProperties, StoreTxn};
 use jfs::{Error, Result};
 
 const WHOLE: u8 = 0;
@@ -19,7 +19,7 @@ pub struct CutStore {
 }
 
 struct CutTxn {
-    txn: Box<dyn KvTxn>,
+    txn: Box<dyn StoreTxn>,
     line: Arc<AtomicU8>,
 }
 
@@ -48,15 +48,15 @@ fn check(line: &AtomicU8) -> Result<()> {
 
 #[async_trait]
 impl KvStore for CutStore {
-    fn traits(&self) -> StoreTraits {
-        self.store.traits()
+    fn properties(&self) -> StoreProperties {
+        self.store.properties()
     }
 
-    fn place(&self) -> &str {
-        self.store.place()
+    fn address(&self) -> &str {
+        self.store.address()
     }
 
-    async fn begin(&self) -> Result<Box<dyn KvTxn>> {
+    async fn begin(&self) -> Result<Box<dyn StoreTxn>> {
         check(&self.line)?;
         let line = Arc::clone(&self.line);
         Ok(Box::new(CutTxn { txn: self.store.begin().await?, line }))
@@ -78,7 +78,7 @@ impl KvStore for CutStore {
 }
 
 #[async_trait]
-impl KvTxn for CutTxn {
+impl StoreTxn for CutTxn {
     async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
         check(&self.line)?;
         self.txn.get(keys).await

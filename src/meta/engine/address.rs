@@ -1,4 +1,4 @@
-//! Metadata addresses: choosing the engine, masking passwords.
+//! Metadata addresses: choosing the engine, and masking passwords.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use super::{Engine, kv, redis, sqlite, tikv};
 use crate::error::{Error, Result};
 use crate::policy::Policy;
 
-/// Environment variables by name. Passed along rather than read from the process, since volumes in
-/// one process have their own.
+/// Environment variables by name. They are passed rather than read from the process, since each
+/// volume in a process has its own.
 pub type Env<'a> = &'a (dyn Fn(&str) -> Option<String> + Send + Sync);
 
 /// Opens the store that `url` names, with the environment of the process.
@@ -15,7 +15,7 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Engine>> {
     connect_with(url, &|name| std::env::var(name).ok(), &Policy::unrestricted()).await
 }
 
-/// Opens the store that `url` names, if `policy` lets it.
+/// Opens the store that `url` names, if `policy` allows it.
 pub async fn connect_with(
     url: &str,
     env: Env<'_>,
@@ -35,7 +35,7 @@ pub async fn connect_with(
     }
 }
 
-/// The address with its password replaced by `****`.
+/// Returns the address with its password replaced by `****`.
 pub fn masked(url: &str) -> String {
     let Some(at) = url.rfind('@') else { return url.to_owned() };
     let start = url.find("://").map_or(0, |i| i + 3);

@@ -1,17 +1,17 @@
-//! Changes: what a plan wants written.
+//! Changes: what a plan writes.
 
 use bytes::Bytes;
 
 use crate::meta::record::{Attr, Entry, LockKind, PlockRange, Slice, SliceSize};
 use crate::meta::{Ino, LockOwner, Name, Sid, SliceId, Timestamp};
 
-/// One change of one record. Engines apply a plan's changes in order, all or none.
+/// One change of one record. Engines apply the changes of a plan in order, all or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     PutAttr(Ino, Attr),
     RemoveAttr(Ino),
-    /// Changes a directory for entries that came or went, whatever others did to it meanwhile: adds
-    /// to the link count, and moves mtime and ctime forward to `at`.
+    /// Updates a directory after entries were added or removed, regardless of concurrent changes:
+    /// adds to the link count, and moves mtime and ctime forward to `at`.
     TouchDir {
         ino: Ino,
         links: i64,
@@ -19,7 +19,8 @@ pub enum Change {
     },
     PutEntry(Ino, Name, Entry),
     RemoveEntry(Ino, Name),
-    /// Adds to the entry count of one parent of a hard-linked node. SQL derives it from entries.
+    /// Adds to the entry count of one parent of a hard-linked node. SQL derives it from the
+    /// entries.
     AddParent {
         ino: Ino,
         parent: Ino,
@@ -32,15 +33,15 @@ pub enum Change {
     RemoveXattr(Ino, Name),
     RemoveXattrs(Ino),
 
-    /// Appends records to a chunk; with `if_present` only to a chunk that has some already.
+    /// Appends records to a chunk; with `if_present`, only to a chunk that has records already.
     AppendSlices {
         ino: Ino,
         index: u32,
         slices: Vec<Slice>,
         if_present: bool,
     },
-    /// Replaces the first `count` records; they are guarded by the plan's read of the chunk,
-    /// which holds for this prefix only: records appended meanwhile stay and are no conflict.
+    /// Replaces the first `count` records. The plan's read of the chunk guards only these: records
+    /// appended meanwhile stay and are no conflict.
     ReplaceSlices {
         ino: Ino,
         index: u32,
@@ -52,9 +53,10 @@ pub enum Change {
         index: u32,
     },
 
-    /// A slice that a write names for the first time. SQL keeps a row of every slice.
+    /// Adds a slice that a write names for the first time. SQL has a row for every slice.
     NewSlice(SliceSize),
-    /// A slice written by compaction: its reference record exists until the commit is known.
+    /// Adds a reference record for a slice written by compaction, until the outcome of the commit
+    /// is known.
     TrackSlice(SliceSize),
     /// Changes the number of references.
     AddSliceRef {
@@ -86,15 +88,15 @@ pub enum Change {
     PutDetached(Ino, i64),
     RemoveDetached(Ino),
 
-    /// Changes `usedSpace` and `totalInodes`; see [`super::Traits::usage_in_commit`].
+    /// Changes `usedSpace` and `totalInodes`; see [`super::EngineProperties::usage_in_commit`].
     AddUsage {
         space: i64,
         inodes: i64,
     },
-    /// The zero stat of a new directory, or a copied one.
+    /// Writes the zero stat of a new directory, or the stat of a cloned one.
     PutDirStat(Ino, crate::meta::record::DirStat),
     RemoveDirStat(Ino),
-    /// Removes a directory's quota record, if there is one.
+    /// Removes the quota record of a directory, if there is one.
     RemoveDirQuota(Ino),
 
     PutFlock {
@@ -120,6 +122,6 @@ pub enum Change {
         owner: LockOwner,
     },
 
-    /// A line of the change log.
+    /// Appends a line to the change log.
     Log(String),
 }

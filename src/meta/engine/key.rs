@@ -7,11 +7,11 @@ use crate::meta::record::{
 };
 use crate::meta::{Ino, Name, Sid, SliceId};
 
-/// What to read.
+/// Names a record to read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Key {
     Attr(Ino),
-    /// The attr of a directory as the place of its entries: what comes and goes in it is no
+    /// The attr of a directory as the place of its entries. Adding and removing entries is no
     /// conflict, so its times and link count are not guarded. See [`Attr::same_place`].
     Place(Ino),
     Entry(Ino, Name),
@@ -23,22 +23,22 @@ pub enum Key {
     Symlink(Ino),
     Xattr(Ino, Name),
     Xattrs(Ino),
-    /// Parents of a hard-linked node with their entry counts; only counts above 0.
+    /// The parents of a hard-linked node with their entry counts above 0.
     Parents(Ino),
     Flocks(Ino),
     Plocks(Ino),
-    /// Whether the session sustains the inode.
+    /// Whether the session keeps the inode alive although it has no name any more.
     Sustained(Sid, Ino),
-    /// Real count of references; 1 if not tracked (R, K), 0 if there is no record (SQL).
+    /// The real number of references. Without a record: 1 on Redis and key-value stores, 0 on SQL.
     SliceRef(SliceId, u32),
-    /// The list of slices that compaction into this slice replaced at this unix second.
+    /// The list of slices that compaction replaced by this slice at this unix second.
     Delayed(SliceId, i64),
     DirStat(Ino),
     Quota(QuotaKey),
     Acl(u32),
 }
 
-/// What was read, one variant per key; a place is answered with its attr.
+/// The record of a key, one variant per kind. [`Key::Place`] returns an attr.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
     Attr(Option<Attr>),
@@ -61,7 +61,7 @@ pub enum Record {
     Acl(Option<AclRule>),
 }
 
-/// An entry and the node behind it; no attr if the node is missing.
+/// An entry and its attr; no attr if the node is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     pub entry: Entry,

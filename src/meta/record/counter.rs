@@ -1,7 +1,7 @@
 //! Counters: the volume's named integers.
 //!
-//! Values everywhere above the engines follow the KV and SQL convention: `NextInode` and
-//! `NextChunk` hold the next free id. Redis stores one less; its engine corrects for that.
+//! Above the engines, values follow the convention of the key-value and SQL stores: `NextInode` and
+//! `NextChunk` hold the next free id. Redis stores one less, and its engine corrects for that.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Counter {
@@ -20,7 +20,7 @@ pub enum Counter {
 }
 
 impl Counter {
-    /// The stored name. Redis writes the first letter after `next` of three of them small.
+    /// Returns the stored name. Redis spells three of them with a lower-case letter after `next`.
     pub fn name(self) -> &'static str {
         match self {
             Self::UsedSpace => "usedSpace",

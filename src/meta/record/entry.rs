@@ -1,4 +1,4 @@
-//! Entry: what a name in a directory points to.
+//! Entries: what a name in a directory points to.
 
 use super::FileKind;
 use crate::error::{Error, Result};
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stored_entries_read_and_write() {
+    fn stored_entries_decode_and_encode() {
         for (raw, kind, ino) in [
             ("02 0000000000000002", FileKind::Dir, Ino(2)),
             ("02 7fffffff10000001", FileKind::Dir, Ino(Ino::TRASH.0 + 1)),
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_entries_are_refused() {
+    fn damaged_entries_are_errors() {
         for raw in [
             "",
             "01",
@@ -69,7 +69,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_written_reads_back(kind in 1u8..8, ino: u64) {
+        fn an_encoded_entry_decodes_to_the_same(kind in 1u8..8, ino: u64) {
             let entry = Entry { kind: FileKind::from_u8(kind).unwrap(), ino: Ino(ino) };
             assert_eq!(Entry::decode(&entry.encode()).unwrap(), entry);
         }

@@ -1,17 +1,17 @@
-//! JSON in the form Go's encoder writes: `<`, `>`, `&` and the two line separators are escaped,
-//! and indenting puts every field on its own line even with an empty indent.
+//! JSON as Go's encoder writes it: `<`, `>`, `&` and the two line separators are escaped, and
+//! indenting puts every field on its own line even with an empty indent.
 
 use std::io;
 
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
 
-/// On one line, without spaces.
+/// Encodes on one line, without spaces.
 pub fn compact(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     write(value, CompactFormatter)
 }
 
-/// One field per line, each level indented by `indent`.
+/// Encodes one field per line, each level indented by `indent`.
 pub fn indented(value: &impl Serialize, indent: &[u8]) -> serde_json::Result<Vec<u8>> {
     write(value, PrettyFormatter::with_indent(indent))
 }
@@ -22,7 +22,7 @@ fn write(value: &impl Serialize, layout: impl Formatter) -> serde_json::Result<V
     Ok(out)
 }
 
-/// Any layout, with Go's further escapes in strings.
+/// Any layout, with the additional escapes of Go in strings.
 struct Escaping<F>(F);
 
 impl<F: Formatter> Formatter for Escaping<F> {
@@ -94,7 +94,8 @@ mod tests {
 
     use super::*;
 
-    // Expected texts are what json.Marshal and json.MarshalIndent(v, "", "") of Go 1.26 print.
+    // The expected texts are the output of json.Marshal and json.MarshalIndent(v, "", "") of Go
+    // 1.26.
     #[test]
     fn strings_are_escaped_as_go_escapes_them() {
         let text = "k\t\"q\" \\ <a> & b\r\n\u{1}\u{1f}\u{7f}\u{8}\u{c}\u{2028}\u{2029} \u{fffd} é/";
@@ -119,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_text_reads_back(text: String) {
+        fn every_encoded_text_decodes_to_the_same(text: String) {
             let value: Value = serde_json::from_slice(&compact(&text).unwrap()).unwrap();
             prop_assert_eq!(value, Value::String(text));
         }

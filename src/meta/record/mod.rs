@@ -1,47 +1,42 @@
-//! Records: the typed things metadata consists of, and their bytes where engines share them.
+//! Records: the types that metadata consists of, and their encodings where engines share them.
 //!
-//! Pure data and pure functions; nothing here reads a store.
+//! Plain data and pure functions; nothing here reads a store.
 
 pub mod acl;
-#[cfg(test)]
-mod any_bytes;
 pub mod attr;
 pub mod changelog;
 pub mod chunk;
-pub mod compaction;
 pub mod counter;
-pub mod delayed;
+pub mod dir_stat;
 pub mod entry;
 pub mod go_json;
 pub mod lock;
 pub mod quota;
-pub mod secret;
 pub mod session;
 pub mod setting;
-pub mod stat;
+#[cfg(test)]
+mod tests;
 pub mod trash;
-pub mod version;
-pub mod view;
 
 pub use crate::slice::SliceSize;
 pub use acl::{AclEntry, AclKind, AclRule};
 pub use attr::{Attr, FileKind};
 pub use changelog::{LogLine, LogOp};
-pub use chunk::{CHUNK_SIZE, Slice};
-pub use compaction::{Compaction, plan_compaction};
+pub use chunk::compaction::{Compaction, plan_compaction};
+pub use chunk::visible_slices::visible_slices;
+pub use chunk::{CHUNK_SIZE, Slice, delayed_slices};
 pub use counter::Counter;
+pub use dir_stat::DirStat;
 pub use entry::Entry;
 pub use lock::{Flock, LockKind, Plock, PlockRange};
 pub use quota::{Quota, QuotaKey};
-pub use secret::Secret;
 pub use session::SessionInfo;
 pub use setting::Setting;
-pub use stat::DirStat;
+pub use setting::secret::{self, Secret};
+pub use setting::version::{self, CLIENT_VERSION, Version};
 pub use trash::Trashed;
-pub use version::{CLIENT_VERSION, Version};
-pub use view::view;
 
-/// The bytes of a hex dump, spaces left out.
+/// Returns the bytes of a hex dump, ignoring spaces.
 #[cfg(test)]
 pub(crate) fn hex(dump: &str) -> Vec<u8> {
     let digits: Vec<u32> =

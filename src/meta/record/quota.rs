@@ -13,7 +13,7 @@ pub enum QuotaKey {
 }
 
 impl QuotaKey {
-    /// The kind's stored number, and the inode, uid or gid.
+    /// Returns the stored number of the kind, and the inode, uid or gid.
     pub fn number(self) -> (u8, u64) {
         match self {
             Self::Dir(ino) => (0, ino.0),
@@ -33,7 +33,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// How a record says that nothing is limited; of a directory, that it has no quota.
+    /// A record without limits; for a directory it means no quota.
     pub const UNLIMITED: Self =
         Self { max_space: -1, max_inodes: -1, used_space: 0, used_inodes: 0 };
     /// Length of the limits alone.
@@ -45,43 +45,44 @@ impl Quota {
         self.max_space > 0 || self.max_inodes > 0
     }
 
-    /// A record that only counts usage: its limits are the marks of "never set" or "removed".
+    /// Returns whether the record only counts usage: -1 marks limits that were never set, or
+    /// removed.
     pub fn is_unset(&self) -> bool {
         self.max_space == -1 && self.max_inodes == -1
     }
 
-    /// Whether so much more would pass a limit. Giving back is never too much.
+    /// Returns whether adding this much would exceed a limit. A decrease never does.
     pub fn exceeded_by(&self, space: i64, inodes: i64) -> bool {
-        let passes =
+        let exceeds =
             |max: i64, used: i64, more: i64| max > 0 && more > 0 && used.saturating_add(more) > max;
-        passes(self.max_space, self.used_space, space)
-            || passes(self.max_inodes, self.used_inodes, inodes)
+        exceeds(self.max_space, self.used_space, space)
+            || exceeds(self.max_inodes, self.used_inodes, inodes)
     }
 
-    /// The record as KV stores hold it.
+    /// Encodes the record as key-value stores hold it.
     pub fn encode(&self) -> [u8; Self::LEN] {
-        put([self.max_space, self.max_inodes, self.used_space, self.used_inodes])
+        encode_numbers([self.max_space, self.max_inodes, self.used_space, self.used_inodes])
     }
 
     pub fn decode(raw: &[u8]) -> Result<Self> {
-        let [max_space, max_inodes, used_space, used_inodes] = get("quota", raw)?;
+        let [max_space, max_inodes, used_space, used_inodes] = decode_numbers("quota", raw)?;
         Ok(Self { max_space, max_inodes, used_space, used_inodes })
     }
 
-    /// The limits as Redis holds them.
+    /// Encodes the limits as Redis holds them.
     pub fn encode_limits(&self) -> [u8; Self::LIMITS_LEN] {
-        put([self.max_space, self.max_inodes])
+        encode_numbers([self.max_space, self.max_inodes])
     }
 
-    /// Takes the limits from what Redis holds; the usage stays.
+    /// Sets the limits from the bytes that Redis holds. The usage stays.
     pub fn set_limits(&mut self, raw: &[u8]) -> Result<()> {
-        [self.max_space, self.max_inodes] = get("quota limits", raw)?;
+        [self.max_space, self.max_inodes] = decode_numbers("quota limits", raw)?;
         Ok(())
     }
 }
 
-/// Big-endian numbers one after another.
-pub(super) fn put<const N: usize, const LEN: usize>(numbers: [i64; N]) -> [u8; LEN] {
+/// Encodes big-endian numbers one after another.
+pub(super) fn encode_numbers<const N: usize, const LEN: usize>(numbers: [i64; N]) -> [u8; LEN] {
     let mut out = [0; LEN];
     let mut rest = &mut out[..];
     for number in numbers {
@@ -90,8 +91,8 @@ pub(super) fn put<const N: usize, const LEN: usize>(numbers: [i64; N]) -> [u8; L
     out
 }
 
-/// The other way round; there must be no more and no less.
-pub(super) fn get<const N: usize>(record: &str, raw: &[u8]) -> Result<[i64; N]> {
+/// Decodes exactly `N` big-endian numbers.
+pub(super) fn decode_numbers<const N: usize>(record: &str, raw: &[u8]) -> Result<[i64; N]> {
     if raw.len() != N * 8 {
         return Err(Error::damaged(record, format!("{} bytes instead of {}", raw.len(), N * 8)));
     }
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_read_and_write() {
+    fn limits_decode_and_encode() {
         assert_eq!(limited().encode_limits(), LIMITS);
         let mut quota = Quota { max_space: 7, max_inodes: 7, ..limited() };
         quota.set_limits(&LIMITS).unwrap();
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_records_read_and_write() {
+    fn whole_records_decode_and_encode() {
         let mut raw = LIMITS.to_vec();
         raw.extend([0, 0, 0, 0, 0, 0, 0x60, 0, 0, 0, 0, 0, 0, 0, 0, 5]);
         assert_eq!(limited().encode(), &raw[..]);
@@ -140,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn only_both_marks_together_mean_no_quota() {
+    fn only_both_limits_at_minus_one_mean_no_quota() {
         assert!(Quota { max_space: -1, max_inodes: -1, ..limited() }.is_unset());
         assert!(!Quota { max_space: 1, max_inodes: -1, ..limited() }.is_unset());
         assert!(!Quota::default().is_unset());
     }
 
     #[test]
-    fn only_a_limit_above_zero_can_be_passed() {
+    fn only_a_limit_above_zero_can_be_exceeded() {
         let quota = limited();
         assert!(!quota.exceeded_by((1 << 30) - 24576, 95));
         assert!(quota.exceeded_by((1 << 30) - 24575, 0));
@@ -163,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(numbers: [i64; 4]) {
+        fn an_encoded_quota_decodes_to_the_same(numbers: [i64; 4]) {
             let [max_space, max_inodes, used_space, used_inodes] = numbers;
             let quota = Quota { max_space, max_inodes, used_space, used_inodes };
             prop_assert_eq!(Quota::decode(&quota.encode()).unwrap(), quota);

@@ -1,4 +1,4 @@
-//! Sessions: what a client says about itself.
+//! Sessions: what a client stores about itself.
 
 use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
@@ -24,10 +24,10 @@ pub struct SessionInfo {
 }
 
 impl SessionInfo {
-    /// The stored form.
+    /// Encodes the record.
     pub fn encode(&self) -> Result<Vec<u8>> {
         go_json::compact(self)
-            .map_err(|cause| Error::bad_input(format!("the session cannot be written: {cause}")))
+            .map_err(|cause| Error::bad_input(format!("cannot encode the session: {cause}")))
     }
 
     pub fn decode(raw: &[u8]) -> Result<Self> {
@@ -35,7 +35,7 @@ impl SessionInfo {
     }
 }
 
-/// A time as sessions tell it: UTC, without zeros at the end of the fraction.
+/// Formats a time as sessions store it: UTC, without trailing zeros in the fraction.
 pub fn rfc3339(at: Timestamp) -> String {
     let time = DateTime::from_timestamp(at.sec, at.nsec).unwrap_or_default();
     let text = time.to_rfc3339_opts(SecondsFormat::Nanos, true);
@@ -68,13 +68,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_session_reads_and_writes() {
+    fn a_stored_session_decodes_and_encodes() {
         assert_eq!(SessionInfo::decode(RAW.as_bytes()).unwrap(), info());
         assert_eq!(String::from_utf8(info().encode().unwrap()).unwrap(), RAW);
     }
 
     #[test]
-    fn no_addresses_are_left_out_and_markup_is_escaped() {
+    fn an_empty_address_list_is_omitted_and_markup_is_escaped() {
         let info = SessionInfo { mount_point: "/<&>".into(), ..SessionInfo::default() };
         assert_eq!(
             String::from_utf8(info.encode().unwrap()).unwrap(),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn times_have_no_more_digits_than_they_need() {
+    fn times_have_no_trailing_zeros() {
         for (nsec, text) in [
             (591_024_663, "2026-11-16T03:47:25.591024663Z"),
             (591_024_000, "2026-11-16T03:47:25.591024Z"),
@@ -114,7 +114,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_reads_back(
+        fn an_encoded_session_decodes_to_the_same(
             version: String, host_name: String, mount_point: String, mount_time: String,
             ip_addrs in prop::collection::vec(any::<String>(), 0..4), process_id: u32
         ) {

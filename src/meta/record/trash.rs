@@ -1,22 +1,23 @@
-//! Names in the trash: a directory per hour, and in it one entry per removed node, whatever tree it
-//! came from.
+//! Names in the trash: one directory per hour, with one entry per removed node, whatever directory
+//! it came from.
 
 use chrono::{DateTime, NaiveDateTime};
 
 use crate::meta::{Ino, Name, Timestamp};
 
-/// The entry of the trash in the root; it leads to [`Ino::TRASH`] and is not stored.
+/// The name of the trash in the root. It refers to [`Ino::TRASH`], and its entry is not stored.
 pub const TRASH_NAME: &str = ".trash";
 
 const HOUR: &str = "%Y-%m-%d-%H";
 
-/// The directory for what is removed at this time: its hour in UTC.
+/// Returns the name of the directory for nodes removed at this time: the hour in UTC.
 pub fn hour_name(at: Timestamp) -> Name {
     let time = DateTime::from_timestamp(at.sec, 0).unwrap_or_default();
     Name::unchecked(time.format(HOUR).to_string())
 }
 
-/// Unix seconds at which the hour of a directory begins; nothing if it is no hour's name.
+/// Returns the unix second at which the hour of a directory begins; `None` if the name is not an
+/// hour.
 pub fn parse_hour(name: &Name) -> Option<i64> {
     let text = std::str::from_utf8(name.as_bytes()).ok()?;
     let begin = NaiveDateTime::parse_from_str(&format!("{text}-00"), &format!("{HOUR}-%M")).ok()?;
@@ -24,18 +25,19 @@ pub fn parse_hour(name: &Name) -> Option<i64> {
     (hour_name(begin) == *name).then_some(begin.sec)
 }
 
-/// A removed node, as its entry tells.
+/// A removed node, as described by the name of its entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trashed {
-    /// Where it was.
+    /// The directory it was in.
     pub parent: Ino,
     pub ino: Ino,
-    /// Its name there, or the beginning of it.
+    /// Its name there, possibly truncated.
     pub name: Name,
 }
 
 impl Trashed {
-    /// The entry's name, cut where names must end, be it within a character.
+    /// Returns the name of the entry, truncated to the longest possible name even within a
+    /// character.
     pub fn entry_name(&self) -> Name {
         let mut text = format!("{}-{}-", self.parent, self.ino).into_bytes();
         text.extend_from_slice(self.name.as_bytes());
@@ -43,7 +45,7 @@ impl Trashed {
         Name::unchecked(text)
     }
 
-    /// What an entry of an hour directory was; nothing if its name does not say.
+    /// Parses the name of an entry in an hour directory.
     pub fn parse(entry: &Name) -> Option<Self> {
         let mut parts = entry.as_bytes().splitn(3, |byte| *byte == b'-');
         let mut ino = || {
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_no_hours() {
+    fn other_names_are_not_hours() {
         for other in [
             "x",
             "2026-11-16",
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_tell_where_a_node_was() {
+    fn entry_names_contain_parent_inode_and_name() {
         for (node, entry) in [
             (trashed(2, 5, "s"), "2-5-s"),
             (trashed(1, 8, "a-b-c"), "1-8-a-b-c"),
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn long_entries_are_cut_within_a_character_if_need_be() {
+    fn long_entry_names_are_truncated_even_within_a_character() {
         let long = "é".repeat(127);
         let entry = trashed(2, 33, &long).entry_name();
         assert_eq!(entry.as_bytes().len(), 255);
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_do_not_tell_are_not_guessed() {
+    fn other_entry_names_do_not_parse() {
         for entry in [
             "x",
             "1-2",

@@ -1,4 +1,4 @@
-//! Every fault of the servers ends in success or in a clean error, never in a partial operation.
+//! After every fault of a server, an operation succeeds or fails cleanly; it is never half done.
 
 use std::sync::Arc;
 
@@ -10,33 +10,33 @@ use crate::support::tikv::TikvServer;
 use crate::support::tree::{Tree, name};
 use crate::support::volume::{Volume, setting};
 
-/// Faults that pass after one or two retries, by the library or by this client.
-const PASSING: [&str; 8] =
+/// Faults that the library or this client overcomes with one or two retries.
+const TRANSIENT: [&str; 8] =
     ["refuse", "lose", "delay", "not-leader", "no-leader", "stale-epoch", "busy", "new-leader"];
-/// More than the library retries, so that it abandons the request.
+/// More than the library's attempts, so that it gives up the request.
 pub const ALWAYS: u32 = 11;
 
-/// A client that flushes nothing on its own, so that the next commit is the test's.
-pub struct Wire {
+/// A client that flushes nothing by itself, so that the next commit is that of the test.
+pub struct FaultyClient {
     pub meta: Arc<Meta>,
     pub url: String,
     _volume: Volume,
 }
 
-impl Wire {
-    /// With several regions, where a commit takes two phases.
+impl FaultyClient {
+    /// In several regions, where a commit takes two phases.
     pub async fn new() -> Self {
         Self::over(Volume::tikv_with(setting()).await).await
     }
 
-    /// With one region, where a commit takes one phase.
+    /// In one region, where a commit takes one phase.
     pub async fn in_one_region() -> Self {
         Self::over(Volume::tikv_in_one_region_with(setting()).await).await
     }
 
     async fn over(volume: Volume) -> Self {
         let meta = volume.visitor().await;
-        // Ids are already allocated.
+        // Allocates ids in advance.
         meta.dir("d").await;
         meta.new_slice().await.expect("slice id");
         Self { meta, url: volume.url.clone(), _volume: volume }
@@ -51,7 +51,7 @@ impl Wire {
         self.meta.engine().counter(Counter::TotalInodes).await.expect("counter")
     }
 
-    /// Some of every operation; each step must succeed and have its effect.
+    /// Runs several operations with a fault each, which must all succeed with the right result.
     pub async fn work(&self, round: usize, mut fail: impl FnMut()) {
         let (dir, file) = (format!("d/sub{round}"), format!("d/f{round}"));
         let links = self.meta.attr("d").await.nlink;
@@ -79,84 +79,83 @@ impl Wire {
     }
 }
 
-async fn passes(on: &str) {
-    for wire in [Wire::new().await, Wire::in_one_region().await] {
-        passes_on(&wire, on).await;
+async fn survives_faults(on: &str) {
+    for client in [FaultyClient::new().await, FaultyClient::in_one_region().await] {
+        survives_faults_on(&client, on).await;
     }
 }
 
-async fn passes_on(wire: &Wire, on: &str) {
-    let before = wire.inodes().await;
-    for (round, what) in PASSING.iter().enumerate() {
-        wire.work(round, || wire.fail(on, what, 1)).await;
+async fn survives_faults_on(client: &FaultyClient, on: &str) {
+    let before = client.inodes().await;
+    for (round, what) in TRANSIENT.iter().enumerate() {
+        client.work(round, || client.fail(on, what, 1)).await;
     }
-    assert_eq!(wire.inodes().await, before);
+    assert_eq!(client.inodes().await, before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_single_failure_of_a_read_is_retried() {
-    passes("KvBatchGet").await;
+async fn a_transient_fault_of_a_read_is_overcome() {
+    survives_faults("KvBatchGet").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_single_failure_of_a_prewrite_is_retried() {
-    passes("KvPrewrite").await;
+async fn a_transient_fault_of_a_prewrite_is_overcome() {
+    survives_faults("KvPrewrite").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_single_failure_of_a_commit_is_retried() {
-    passes("KvCommit").await;
+async fn a_transient_fault_of_a_commit_is_overcome() {
+    survives_faults("KvCommit").await;
 }
 
-/// The commit takes effect, but all replies are lost.
+/// The commit takes effect, but all its responses are lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_whose_replies_are_all_lost_is_applied_once() {
-    let wire = Wire::new().await;
-    let before = wire.inodes().await;
-    wire.fail("KvCommit", "lose", ALWAYS);
-    wire.meta.dir("d/sub").await;
-    assert_eq!(wire.meta.attr("d").await.nlink, 3);
-    assert_eq!(wire.inodes().await, before + 1);
+async fn a_commit_whose_responses_are_lost_is_applied_once() {
+    let client = FaultyClient::new().await;
+    let before = client.inodes().await;
+    client.fail("KvCommit", "lose", ALWAYS);
+    client.meta.dir("d/sub").await;
+    assert_eq!(client.meta.attr("d").await.nlink, 3);
+    assert_eq!(client.inodes().await, before + 1);
 }
 
 /// The commit never arrives, which the client cannot know: it is rolled back before it is repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_that_never_arrives_is_repeated_once() {
-    let wire = Wire::new().await;
-    let before = wire.inodes().await;
-    wire.fail("KvCommit", "refuse", ALWAYS);
-    wire.meta.dir("d/sub").await;
-    assert_eq!(wire.meta.attr("d").await.nlink, 3);
-    assert_eq!(wire.inodes().await, before + 1);
+async fn a_commit_that_never_arrives_is_applied_once() {
+    let client = FaultyClient::new().await;
+    let before = client.inodes().await;
+    client.fail("KvCommit", "refuse", ALWAYS);
+    client.meta.dir("d/sub").await;
+    assert_eq!(client.meta.attr("d").await.nlink, 3);
+    assert_eq!(client.inodes().await, before + 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_counter_whose_commit_is_lost_counts_once() {
     for what in ["lose", "refuse"] {
-        let wire = Wire::new().await;
-        let engine = wire.meta.engine();
+        let client = FaultyClient::new().await;
+        let engine = client.meta.engine();
         let before = engine.counter(Counter::UsedSpace).await.expect("counter");
-        wire.fail("KvCommit", what, ALWAYS);
-        let after = engine.add_counter(Counter::UsedSpace, 5).await.expect("settled");
+        client.fail("KvCommit", what, ALWAYS);
+        let after = engine.add_counter(Counter::UsedSpace, 5).await.expect("adds");
         assert_eq!(after, before + 5, "{what}");
         assert_eq!(engine.counter(Counter::UsedSpace).await.expect("counter"), after, "{what}");
     }
 }
 
-/// An unconditional write leaves no trace that shows whether it took effect, unless it was read
-/// before.
+/// The outcome of a write without guards can only be determined if the old value was read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn regression_a_session_is_stored_by_a_server_that_is_busy_for_a_moment() {
-    for wire in [Wire::new().await, Wire::in_one_region().await] {
-        let (engine, sid) = (wire.meta.engine(), Sid(77));
+async fn regression_a_session_is_stored_although_the_server_is_busy_at_first() {
+    for client in [FaultyClient::new().await, FaultyClient::in_one_region().await] {
+        let (engine, sid) = (client.meta.engine(), Sid(77));
         for (on, what) in [("KvPrewrite", "busy"), ("KvPrewrite", "lose"), ("KvCommit", "busy")] {
-            wire.fail(on, what, 1);
+            client.fail(on, what, 1);
             engine.put_session(sid, 100, b"{}").await.expect("stored");
             assert_eq!(
                 engine.session(sid).await.expect("read").map(|found| found.expire),
                 Some(100)
             );
-            wire.fail(on, what, 1);
+            client.fail(on, what, 1);
             engine.remove_session(sid).await.expect("removed");
             assert!(engine.session(sid).await.expect("read").is_none());
         }
@@ -166,41 +165,41 @@ async fn regression_a_session_is_stored_by_a_server_that_is_busy_for_a_moment() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_whose_commit_is_lost_is_appended_once() {
     for what in ["lose", "refuse"] {
-        let wire = Wire::new().await;
-        let ino = wire.meta.file("f").await;
-        let id = wire.meta.new_slice().await.expect("slice id");
+        let client = FaultyClient::new().await;
+        let ino = client.meta.file("f").await;
+        let id = client.meta.new_slice().await.expect("slice id");
         let slice = Slice { pos: 0, id, size: 100, off: 0, len: 100 };
-        wire.fail("KvCommit", what, ALWAYS);
-        wire.meta.write(ino, 0, 0, slice, Timestamp::now()).await.expect("write");
-        let stored = wire.meta.engine().read(&[Key::Chunk(ino, 0)]).await.expect("chunk");
+        client.fail("KvCommit", what, ALWAYS);
+        client.meta.write(ino, 0, 0, slice, Timestamp::now()).await.expect("write");
+        let stored = client.meta.engine().read(&[Key::Chunk(ino, 0)]).await.expect("chunk");
         assert_eq!(stored, [Record::Chunk(vec![slice])], "{what}");
     }
 }
 
-/// Regions split and change their leaders while a client uses outdated region information.
+/// Regions split and change their leaders while a client uses outdated information about them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn regions_may_move_under_a_working_client() {
-    let wire = Wire::new().await;
+async fn regions_may_move_while_a_client_works() {
+    let client = FaultyClient::new().await;
     let server = TikvServer::shared();
     for round in 0_u8..6 {
         let keys: [&[u8]; 3] = [b"A\x01", b"A\x02", b"A\x05"];
         for key in keys {
-            server.move_leader(&wire.url, key);
+            server.move_leader(&client.url, key);
         }
-        server.split(&wire.url, &[b'A', 1, 0, 0, 0, 0, 0, 0, 0, b'D', b'a' + round]);
-        wire.work(usize::from(round), || ()).await;
+        server.split(&client.url, &[b'A', 1, 0, 0, 0, 0, 0, 0, 0, b'D', b'a' + round]);
+        client.work(usize::from(round), || ()).await;
     }
 }
 
-/// The locks of a dead client block others only briefly.
+/// The locks of a dead client block others only for a short time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_locks_of_a_dead_client_expire() {
-    let wire = Wire::new().await;
-    let dir = wire.meta.ino("d").await;
+    let client = FaultyClient::new().await;
+    let dir = client.meta.ino("d").await;
     let dead = {
-        let meta = wire.meta.clone();
+        let meta = client.meta.clone();
         // Its commits never arrive, and then it is gone.
-        wire.fail("KvCommit", "hang", 1);
+        client.fail("KvCommit", "hang", 1);
         tokio::spawn(async move {
             meta.mkdir(&Caller::root(), dir, &name("locked"), 0o755, 0).await.map(drop)
         })
@@ -213,25 +212,25 @@ async fn the_locks_of_a_dead_client_expire() {
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
     dead.abort();
-    let made = wire.meta.mkdir(&Caller::root(), dir, &name("locked"), 0o755, 0).await;
+    let made = client.meta.mkdir(&Caller::root(), dir, &name("locked"), 0o755, 0).await;
     assert!(made.is_ok(), "{made:?}");
-    assert_eq!(wire.meta.attr("d").await.nlink, 3);
-    assert_eq!(wire.meta.names("d").await, ["locked"]);
+    assert_eq!(client.meta.attr("d").await.nlink, 3);
+    assert_eq!(client.meta.names("d").await, ["locked"]);
 }
 
-/// It died after it had locked a secondary key and before it locked the primary key.
+/// The client died after it had locked a key and before it reached the primary key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_locks_of_a_client_that_died_mid_commit_expire() {
-    let wire = Wire::new().await;
-    // Inode 2 is d. The entry in it is the primary key; the entry in e lies in another region.
-    assert_eq!(wire.meta.dir("e").await.0, 3);
-    let ino = wire.meta.file("d/f").await;
+async fn locks_without_a_primary_key_are_removed() {
+    let client = FaultyClient::new().await;
+    // Inode 2 is d. The name in it is the primary key; the name in e is in another region.
+    assert_eq!(client.meta.dir("e").await.0, 3);
+    let ino = client.meta.file("d/f").await;
     let key = [b"A".as_slice(), &2_u64.to_le_bytes()].concat();
-    TikvServer::shared().fail_key(&wire.url, &key, "KvPrewrite", "refuse", ALWAYS);
+    TikvServer::shared().fail_key(&client.url, &key, "KvPrewrite", "refuse", ALWAYS);
     let seen = || TikvServer::shared().calls().get("KvPrewrite").copied().unwrap_or(0);
     let before = seen();
     let dead = {
-        let meta = wire.meta.clone();
+        let meta = client.meta.clone();
         tokio::spawn(async move { meta.mv("d/f", "e/f").await })
     };
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
@@ -241,6 +240,6 @@ async fn the_locks_of_a_client_that_died_mid_commit_expire() {
     }
     dead.abort();
     assert!(dead.await.is_err_and(|error| error.is_cancelled()));
-    assert!(wire.meta.names("e").await.is_empty());
-    assert_eq!(wire.meta.ino("d/f").await, ino);
+    assert!(client.meta.names("e").await.is_empty());
+    assert_eq!(client.meta.ino("d/f").await, ino);
 }

@@ -1,4 +1,4 @@
-//! Many clients: the work that each does for itself does not conflict with the others.
+//! Many clients at once: independent work of one does not conflict with that of the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use crate::support::volume::{setting, setting_with_trash};
 const CLIENTS: usize = 6;
 const EACH: usize = 20;
 
-/// A volume on a server of its own, with clients that have a session and allocated ids.
-struct Crowd {
+/// A volume on a separate server with some clients that have allocated ids in advance.
+struct Clients {
     server: TikvServer,
     clients: Vec<Arc<Meta>>,
 }
 
-impl Crowd {
-    /// Clients with a session; they flush their usage every second or so.
+impl Clients {
+    /// Clients with a session, which flush usage about every second.
     async fn with_sessions() -> Self {
-        let crowd = Self::new().await;
-        for meta in &crowd.clients {
+        let all = Self::new().await;
+        for meta in &all.clients {
             meta.start(Registration::New).await.expect("session");
         }
-        crowd
+        all
     }
 
-    /// Clients that send only the test's requests.
+    /// Clients without background work.
     async fn new() -> Self {
         Self::on(setting()).await
     }
@@ -47,7 +47,7 @@ impl Crowd {
                 meta.init(setting.clone(), false).await.expect("format");
             }
             meta.load().await.expect("load");
-            // Ids are allocated ahead, in batches.
+            // Allocates ids in advance, many at a time.
             meta.dir(&format!("of{number}")).await;
             meta.new_slice().await.expect("slice id");
             meta.flush().await.expect("flush");
@@ -56,8 +56,8 @@ impl Crowd {
         Self { server, clients }
     }
 
-    /// The number of commits rolled back so far: one for each conflict.
-    fn rolled_back(&self) -> u64 {
+    /// Returns the number of commits rolled back so far, each because of a conflict.
+    fn rollbacks(&self) -> u64 {
         self.server.calls().get("KvBatchRollback").copied().unwrap_or(0)
     }
 }
@@ -70,63 +70,62 @@ async fn work(meta: Arc<Meta>, number: usize) {
     }
 }
 
-/// Each client uses its own directory: no key of the volume is written by all of them.
+/// Each works in its own directory: no key of the volume is written by all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_in_separate_directories_never_conflict() {
-    let crowd = Crowd::new().await;
-    let before = crowd.rolled_back();
-    let works = crowd.clients.iter().enumerate().map(|(i, meta)| work(meta.clone(), i));
+    let all = Clients::new().await;
+    let before = all.rollbacks();
+    let works = all.clients.iter().enumerate().map(|(i, meta)| work(meta.clone(), i));
     join_all(works).await;
-    assert_eq!(crowd.rolled_back(), before);
-    assert!(crowd.clients.iter().all(|meta| meta.counts().conflicts() == 0));
+    assert_eq!(all.rollbacks(), before);
+    assert!(all.clients.iter().all(|meta| meta.counts().conflicts() == 0));
 }
 
-/// Everything removed within an hour moves to the same directory.
+/// Everything removed within an hour goes to the same directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regression_removing_to_the_trash_never_conflicts() {
-    let crowd = Crowd::on(setting_with_trash()).await;
-    let works = crowd.clients.iter().enumerate().map(|(i, meta)| work(meta.clone(), i));
+    let all = Clients::on(setting_with_trash()).await;
+    let works = all.clients.iter().enumerate().map(|(i, meta)| work(meta.clone(), i));
     join_all(works).await;
-    // The hour directory exists already.
-    for (number, meta) in crowd.clients.iter().enumerate() {
+    // Creates the directory of the hour.
+    for (number, meta) in all.clients.iter().enumerate() {
         meta.rm(&format!("of{number}/f0")).await.expect("unlink");
     }
-    let before = crowd.rolled_back();
+    let before = all.rollbacks();
     let removed = (1..EACH).flat_map(|i| {
-        crowd.clients.iter().enumerate().map(move |(number, meta)| async move {
+        all.clients.iter().enumerate().map(move |(number, meta)| async move {
             meta.rm(&format!("of{number}/f{i}")).await.expect("unlink");
         })
     });
-    // The removals of one client are serialized by the directory; those of different clients are
-    // not.
+    // Removals of one client run one after the other; those of other clients do not wait for them.
     join_all(removed).await;
-    assert_eq!(crowd.rolled_back(), before);
+    assert_eq!(all.rollbacks(), before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heartbeats_at_the_same_moment_never_conflict() {
-    let crowd = Crowd::with_sessions().await;
-    let sessions = crowd.clients[0].engine().sessions().await.expect("sessions");
+    let all = Clients::with_sessions().await;
+    let sessions = all.clients[0].engine().sessions().await.expect("sessions");
     assert_eq!(sessions.len(), CLIENTS);
-    let before = crowd.rolled_back();
+    let before = all.rollbacks();
     for beat in 0..10 {
-        let beats = crowd.clients.iter().zip(&sessions).map(async |(meta, session)| {
+        let beats = all.clients.iter().zip(&sessions).map(async |(meta, session)| {
             meta.engine().extend_session(session.sid, session.expire + beat).await.expect("beat")
         });
         assert!(join_all(beats).await.into_iter().all(|there| there));
     }
-    assert_eq!(crowd.rolled_back(), before);
+    assert_eq!(all.rollbacks(), before);
 }
 
-/// All clients share one usage counter. It is written after the operations, for some seconds at a
-/// time, and conflicts there are retried: nothing is lost, and no operation notices.
+/// All clients add to one usage counter. They flush it outside the operations, every few seconds,
+/// and repeat conflicting flushes: nothing is lost, and no operation has a conflict.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn usage_of_many_clients_adds_up() {
-    let crowd = Crowd::with_sessions().await;
-    let engine = crowd.clients[0].engine();
+    let all = Clients::with_sessions().await;
+    let engine = all.clients[0].engine();
     let before = engine.counter(Counter::TotalInodes).await.expect("counter");
     for _ in 0..3 {
-        let works = crowd.clients.iter().enumerate().map(async |(number, meta)| {
+        let works = all.clients.iter().enumerate().map(async |(number, meta)| {
             for i in 0..EACH {
                 meta.file(&format!("of{number}/f{i}")).await;
             }
@@ -146,5 +145,5 @@ async fn usage_of_many_clients_adds_up() {
     }
     let after = engine.counter(Counter::TotalInodes).await.expect("counter");
     assert_eq!(after - before, i64::try_from(3 * CLIENTS).expect("a small number"));
-    assert!(crowd.clients.iter().all(|meta| meta.counts().conflicts() == 0));
+    assert!(all.clients.iter().all(|meta| meta.counts().conflicts() == 0));
 }

@@ -1,9 +1,9 @@
-//! Tests that are specific to TiKV: failing servers, races that a snapshot does not show, requests.
+//! Tests of the TiKV engine: failing servers, races that snapshot isolation misses, request counts.
 
 mod connecting;
-mod dir_races;
+mod dir_locks;
 mod faults;
-mod large;
+mod limits;
 mod many_clients;
 mod one_phase;
 mod round_trips;

@@ -1,5 +1,5 @@
-//! Commits in one phase: the request that writes the keys is the commit, so losing its reply means
-//! losing the reply to the commit.
+//! One-phase commits: the request that writes the keys is the commit, so losing its response means
+//! losing that of the commit.
 
 use std::time::Duration;
 
@@ -7,103 +7,103 @@ use jfs::meta::engine::{Key, Record};
 use jfs::meta::record::{Counter, Slice};
 use jfs::meta::{Caller, Timestamp};
 
-use super::faults::{ALWAYS, Wire};
+use super::faults::{ALWAYS, FaultyClient};
 use crate::support::tikv::TikvServer;
 use crate::support::tree::{Tree, name};
 
-/// The replies that get lost: one, so that the library repeats the request, or all.
+/// Which responses are lost: one, so that the library repeats the request, or all.
 const LOST: [(&str, u32); 4] = [("lose", 1), ("lose", ALWAYS), ("refuse", 1), ("refuse", ALWAYS)];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_is_created_once_if_replies_are_lost() {
+async fn a_directory_is_created_once_despite_lost_responses() {
     for (what, times) in LOST {
-        let wire = Wire::in_one_region().await;
-        let before = wire.inodes().await;
-        wire.fail("KvPrewrite", what, times);
-        wire.meta.dir("d/sub").await;
-        assert_eq!(wire.meta.attr("d").await.nlink, 3, "{what} {times}");
-        assert_eq!(wire.inodes().await, before + 1, "{what} {times}");
+        let client = FaultyClient::in_one_region().await;
+        let before = client.inodes().await;
+        client.fail("KvPrewrite", what, times);
+        client.meta.dir("d/sub").await;
+        assert_eq!(client.meta.attr("d").await.nlink, 3, "{what} {times}");
+        assert_eq!(client.inodes().await, before + 1, "{what} {times}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slice_is_appended_once_if_replies_are_lost() {
+async fn a_slice_is_appended_once_despite_lost_responses() {
     for (what, times) in LOST {
-        let wire = Wire::in_one_region().await;
-        let ino = wire.meta.file("f").await;
-        let id = wire.meta.new_slice().await.expect("slice id");
+        let client = FaultyClient::in_one_region().await;
+        let ino = client.meta.file("f").await;
+        let id = client.meta.new_slice().await.expect("slice id");
         let slice = Slice { pos: 0, id, size: 100, off: 0, len: 100 };
-        wire.fail("KvPrewrite", what, times);
-        wire.meta.write(ino, 0, 0, slice, Timestamp::now()).await.expect("write");
-        let stored = wire.meta.engine().read(&[Key::Chunk(ino, 0)]).await.expect("chunk");
+        client.fail("KvPrewrite", what, times);
+        client.meta.write(ino, 0, 0, slice, Timestamp::now()).await.expect("write");
+        let stored = client.meta.engine().read(&[Key::Chunk(ino, 0)]).await.expect("chunk");
         assert_eq!(stored, [Record::Chunk(vec![slice])], "{what} {times}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_counter_counts_once_if_replies_are_lost() {
+async fn a_counter_counts_once_despite_lost_responses() {
     for (what, times) in LOST {
-        let wire = Wire::in_one_region().await;
-        let engine = wire.meta.engine();
+        let client = FaultyClient::in_one_region().await;
+        let engine = client.meta.engine();
         let before = engine.counter(Counter::UsedSpace).await.expect("counter");
-        wire.fail("KvPrewrite", what, times);
-        let after = engine.add_counter(Counter::UsedSpace, 5).await.expect("settled");
+        client.fail("KvPrewrite", what, times);
+        let after = engine.add_counter(Counter::UsedSpace, 5).await.expect("adds");
         assert_eq!(after, before + 5, "{what} {times}");
         assert_eq!(engine.counter(Counter::UsedSpace).await.expect("counter"), after, "{what}");
     }
 }
 
-/// The first reply is lost, and another client changes what was committed before the library
-/// repeats the request: to the library that looks like a conflict.
+/// The first response is lost, and another client builds on the commit before the library repeats
+/// the request. To the library this looks like a conflict.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_reply_followed_by_a_change_of_another_client_is_no_conflict() {
-    let wire = Wire::in_one_region().await;
-    let (dir, root) = (wire.meta.ino("d").await, Caller::root());
+async fn a_lost_response_after_which_another_client_commits_is_no_conflict() {
+    let client = FaultyClient::in_one_region().await;
+    let (dir, root) = (client.meta.ino("d").await, Caller::root());
     let server = TikvServer::shared();
-    // The reply never arrives, and the library repeats the request after five seconds.
-    wire.fail("KvPrewrite", "lose-hang", 1);
+    // The response never comes, and the library repeats the request after five seconds.
+    client.fail("KvPrewrite", "lose-hang", 1);
     let made = {
-        let meta = wire.meta.clone();
+        let meta = client.meta.clone();
         tokio::spawn(async move { meta.mkdir(&root, dir, &name("sub"), 0o755, 0).await.map(drop) })
     };
     let key = [b"A".as_slice(), &dir.0.to_le_bytes(), b"Dsub"].concat();
     let deadline = std::time::Instant::now() + Duration::from_secs(4);
-    while !server.dump(&wire.url).contains_key(&key) {
-        assert!(std::time::Instant::now() < deadline, "it is never made");
+    while !server.dump(&client.url).contains_key(&key) {
+        assert!(std::time::Instant::now() < deadline, "it is never created");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let other = jfs::meta::Meta::connect(&wire.url, jfs::meta::Options::default()).await;
+    let other = jfs::meta::Meta::connect(&client.url, jfs::meta::Options::default()).await;
     let other = other.expect("another client");
     other.dir("d/beside").await;
-    made.await.expect("no panic").expect("it was made, once");
-    assert_eq!(wire.meta.names("d").await, ["beside", "sub"]);
-    assert_eq!(wire.meta.attr("d").await.nlink, 4);
+    made.await.expect("no panic").expect("it was created once");
+    assert_eq!(client.meta.names("d").await, ["beside", "sub"]);
+    assert_eq!(client.meta.attr("d").await.nlink, 4);
     other.close().await.expect("close");
 }
 
-/// A request that was abandoned and rolled back arrives late: it must not take effect.
+/// A commit that was given up and rolled back arrives after all. It must not take effect then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_abandoned_commit_that_arrives_late_is_refused() {
-    let wire = Wire::in_one_region().await;
-    let before = wire.inodes().await;
+async fn a_commit_that_arrives_after_its_rollback_has_no_effect() {
+    let client = FaultyClient::in_one_region().await;
+    let before = client.inodes().await;
     let held = Duration::from_secs(18);
-    TikvServer::shared().fail_slowly(&wire.url, b"A", ("KvPrewrite", "late", 4), held);
-    wire.meta.dir("d/sub").await;
-    let now = wire.meta.attr("d").await;
-    // Long enough for all of them to arrive.
+    TikvServer::shared().fail_slowly(&client.url, b"A", ("KvPrewrite", "late", 4), held);
+    client.meta.dir("d/sub").await;
+    let now = client.meta.attr("d").await;
+    // Long enough for all requests to arrive.
     tokio::time::sleep(held).await;
-    assert_eq!(wire.meta.attr("d").await, now);
+    assert_eq!(client.meta.attr("d").await, now);
     assert_eq!(now.nlink, 3);
-    assert_eq!(wire.meta.names("d").await, ["sub"]);
-    assert_eq!(wire.inodes().await, before + 1);
+    assert_eq!(client.meta.names("d").await, ["sub"]);
+    assert_eq!(client.inodes().await, before + 1);
 }
 
-/// An old server never commits in one phase, and a new leader not immediately.
+/// An old server never commits in one phase, and a new leader does not at first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_declines_one_phase_gets_two_phases() {
     for what in ["decline", "new-leader"] {
-        let wire = Wire::in_one_region().await;
-        wire.fail("KvPrewrite", what, 2);
-        wire.work(0, || ()).await;
+        let client = FaultyClient::in_one_region().await;
+        client.fail("KvPrewrite", what, 2);
+        client.work(0, || ()).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The requests that each operation takes without concurrent clients. Timestamps are requests too.
+//! How many requests each operation needs without contention, including requests for timestamps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::support::tikv::TikvServer;
 use crate::support::tree::{Tree, name};
 use crate::support::volume::setting;
 
-/// The runs of which the minimum counts.
+/// The lowest number of requests among these attempts counts.
 const TRIES: usize = 6;
 
-/// A volume on a server of its own, so that no other requests are counted.
+/// A volume on a separate server, so that no other requests are counted.
 struct Counted {
     server: TikvServer,
     meta: Arc<Meta>,
@@ -35,7 +35,7 @@ impl Counted {
         let server = TikvServer::start(&[]);
         let options = Options {
             no_background_jobs: true,
-            // Only the test's requests are counted.
+            // Background jobs would send requests as well.
             heartbeat: Duration::ZERO,
             skip_dir_mtime: Duration::from_hours(1),
             ..Options::default()
@@ -50,7 +50,8 @@ impl Counted {
         Self { server, meta }
     }
 
-    /// Requests by method; flushing runs concurrently, so the minimum of several runs counts.
+    /// Returns the number of requests by method. Flushes may run meanwhile, so this returns the
+    /// lowest numbers of several attempts.
     async fn count<T>(&self, mut work: impl AsyncFnMut(usize) -> T) -> BTreeMap<String, u64> {
         let mut fewest: Option<BTreeMap<String, u64>> = None;
         for attempt in 0..TRIES {
@@ -74,7 +75,7 @@ impl Counted {
         fewest.expect("some tries")
     }
 
-    /// Waits until the keys that a commit finishes in the background are done.
+    /// Waits until commits have finished their other keys in the background.
     async fn quiet(&self) {
         let mut calls = self.server.calls();
         for _ in 0..200 {
@@ -106,7 +107,7 @@ async fn a_read_takes_a_timestamp_and_one_or_two_reads() {
     assert_eq!(missed.await, calls(&[("KvBatchGet", 1), ("tso", 1)]));
 }
 
-/// How often an operation reads from the store before its commit.
+/// Returns how often each operation reads the store before its commit.
 async fn reads(vol: &Counted, commit: &[(&str, u64)]) -> BTreeMap<&'static str, u64> {
     let root = Caller::root();
     let mut reads = BTreeMap::new();
@@ -149,7 +150,7 @@ async fn reads(vol: &Counted, commit: &[(&str, u64)]) -> BTreeMap<&'static str, 
         vol.meta.rename(&root, from, to, RenameMode::Replace).await.expect("rename")
     });
     note("rename", moved.await);
-    // With another name left, since otherwise the data would be deleted as well.
+    // The file has another name, since otherwise its data would be deleted too.
     for i in 0..TRIES {
         vol.meta.hard_link(&format!("g{i}"), &format!("h{i}")).await.expect("link");
     }
@@ -169,8 +170,8 @@ async fn reads(vol: &Counted, commit: &[(&str, u64)]) -> BTreeMap<&'static str, 
 async fn a_change_in_one_region_takes_a_timestamp_its_reads_and_one_request() {
     let vol = Counted::new().await;
     let reads = reads(&vol, &[("KvPrewrite", 1), ("tso", 1)]).await;
-    // The chunk is read to append the record, a node after its entry, then what depends on it: the
-    // other names of a file, or whether a directory has entries.
+    // A write reads the chunk to append to it. A removal reads the name, then the node, and then
+    // the other names of a file, or whether a directory has entries.
     let expected = [
         ("create", 1),
         ("mkdir", 1),
@@ -184,9 +185,9 @@ async fn a_change_in_one_region_takes_a_timestamp_its_reads_and_one_request() {
     assert_eq!(reads, BTreeMap::from(expected));
 }
 
-/// With several regions, two timestamps and two phases. The second commit is that of the secondary
-/// keys, which nobody waits for. Requests to several regions are sent at once, so they take one
-/// round trip.
+/// Several regions take two timestamps and two phases. The second commit is that of the other keys,
+/// for which the caller does not wait. Requests to several regions are sent at once, so they are
+/// one round trip.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_in_several_regions_takes_two_phases() {
     let vol = Counted::in_several_regions().await;

@@ -1,4 +1,4 @@
-//! TLS: both sides present a certificate, and the side that rejects it reports why.
+//! TLS: both sides present a certificate, and errors say why one was rejected.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -53,14 +53,14 @@ impl Authority {
         self.folder.path().join(name)
     }
 
-    /// Servers that present a certificate and require one of this authority.
+    /// Starts servers that present a certificate and require one of this authority.
     fn servers(&self, certificate: &str) -> TikvServer {
         let key = format!("{certificate}.key");
         let [ca, cert, key] = ["ca", certificate, &key].map(|name| text(&self.path(name)));
         TikvServer::start(&["-ca", &ca, "-cert", &cert, "-key", &key])
     }
 
-    /// The address options that trust this authority.
+    /// Returns the options of an address that trusts this authority.
     fn trusting(&self, with: &Self) -> String {
         let [ca, cert, key] =
             [self.path("ca"), with.path("good"), with.path("good.key")].map(|path| text(&path));
@@ -72,7 +72,7 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-async fn refusal(url: &str) -> String {
+async fn connect_error(url: &str) -> String {
     match connect(url).await {
         Ok(_) => panic!("{url} opens"),
         Err(error @ Error::Unreachable { .. }) => error.to_string(),
@@ -103,7 +103,7 @@ async fn a_volume_is_used_over_tls_by_both_clients() {
 async fn a_server_of_another_authority_is_not_trusted() {
     let (one, other) = (Authority::new(), Authority::new());
     let server = one.servers("good");
-    let error = refusal(&format!("{}{}", server.fresh_url(), other.trusting(&one))).await;
+    let error = connect_error(&format!("{}{}", server.fresh_url(), other.trusting(&one))).await;
     assert!(error.contains("TLS: ") && error.contains("certificate"), "{error}");
 }
 
@@ -112,30 +112,31 @@ async fn a_server_with_a_certificate_for_another_name_is_not_trusted() {
     let authority = Authority::new();
     authority.sign("elsewhere", "DNS:elsewhere.example");
     let server = authority.servers("elsewhere");
-    let error = refusal(&format!("{}{}", server.fresh_url(), authority.trusting(&authority))).await;
+    let error =
+        connect_error(&format!("{}{}", server.fresh_url(), authority.trusting(&authority))).await;
     assert!(error.contains("TLS: ") && error.contains("not valid for name"), "{error}");
 }
 
-/// The server does not trust the authority of the client's certificate.
+/// The server does not know the authority that signed our certificate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_that_the_server_rejects_is_an_error() {
     let (one, other) = (Authority::new(), Authority::new());
     let server = one.servers("good");
-    let error = refusal(&format!("{}{}", server.fresh_url(), one.trusting(&other))).await;
+    let error = connect_error(&format!("{}{}", server.fresh_url(), one.trusting(&other))).await;
     assert!(error.contains("TLS: "), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_without_tls_is_distinguished_from_an_unreachable_one() {
+async fn a_server_without_tls_is_not_reported_as_unreachable() {
     let authority = Authority::new();
     let url = TikvServer::shared().fresh_url();
-    let error = refusal(&format!("{url}{}", authority.trusting(&authority))).await;
+    let error = connect_error(&format!("{url}{}", authority.trusting(&authority))).await;
     assert!(error.contains("TLS: "), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connecting_without_tls_to_a_tls_server_fails() {
+async fn a_server_with_tls_refuses_connections_without() {
     let authority = Authority::new();
-    let error = refusal(&authority.servers("good").fresh_url()).await;
-    assert!(error.contains("does not answer as a PD server"), "{error}");
+    let error = connect_error(&authority.servers("good").fresh_url()).await;
+    assert!(error.contains("does not respond like a PD server"), "{error}");
 }

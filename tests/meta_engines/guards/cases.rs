@@ -1,5 +1,5 @@
-//! Records that someone else changes after they were read, for every key that changes can change:
-//! something that comes, something that changes, something that goes.
+//! Records that another client adds, changes or removes after they were read, for every kind of
+//! key.
 
 use bytes::Bytes;
 use jfs::meta::engine::{Change, Key};
@@ -114,7 +114,7 @@ fn xattrs() -> Vec<Case> {
     ]
 }
 
-/// With the entries that other engines derive them from.
+/// Includes the entries from which some engines derive parents.
 fn parents() -> Vec<Case> {
     let link = |text| {
         [

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use crate::error::{Error, Result};
 use crate::meta::client::Meta;
-use crate::meta::engine::{Cursor, OddEntry};
+use crate::meta::engine::{Cursor, InvalidEntry};
 use crate::meta::record::{Attr, FileKind};
 use crate::meta::{Ino, Name};
 
@@ -47,7 +47,7 @@ impl Meta {
 
     /// The pages of a directory, from its start or from an earlier position.
     pub fn pages(&self, dir: Ino, cursor: Cursor) -> Pages {
-        let seen = Seen::new(!self.engine.traits().sorted);
+        let seen = Seen::new(!self.engine.properties().sorted);
         Pages { dir, cursor, seen }
     }
 
@@ -101,7 +101,7 @@ impl Meta {
         for (entry, attr) in entries.iter_mut().zip(self.attrs(&inos).await?) {
             entry.attr = attr;
         }
-        if self.engine.traits().entry_needs_node {
+        if self.engine.properties().entry_needs_node {
             entries.retain(|entry| entry.attr.is_some());
         }
         Ok(entries)
@@ -140,7 +140,7 @@ impl Pages {
         &mut self,
         meta: &Meta,
         limit: usize,
-    ) -> Result<Option<(Vec<DirEntry>, Vec<OddEntry>)>> {
+    ) -> Result<Option<(Vec<DirEntry>, Vec<InvalidEntry>)>> {
         if self.cursor == Cursor::End {
             return Ok(None);
         }
@@ -159,7 +159,7 @@ impl Pages {
         if meta.context.options.sort_dir {
             entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         }
-        Ok(Some((entries, page.odd)))
+        Ok(Some((entries, page.invalid)))
     }
 
     pub(in crate::meta::client) fn is_at_end(&self) -> bool {

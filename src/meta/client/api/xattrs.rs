@@ -27,7 +27,7 @@ impl Meta {
         if value.len() > MAX_VALUE {
             return Err(Error::OutOfRange);
         }
-        if value.is_empty() && self.engine.traits().refuses_empty_xattr {
+        if value.is_empty() && self.engine.properties().refuses_empty_xattr {
             return Err(Error::Invalid);
         }
         let value = Bytes::copy_from_slice(value);

@@ -249,7 +249,7 @@ impl Meta {
         slice: SliceSize,
         chunk: (Ino, u32),
     ) -> Result<bool> {
-        Ok(!self.engine.tracks(slice).await? && self.run(&Abandon { slice, chunk }).await?)
+        Ok(!self.engine.has_slice_ref(slice).await? && self.run(&Abandon { slice, chunk }).await?)
     }
 
     /// Spawns a deletion or a compaction.

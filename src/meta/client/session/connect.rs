@@ -64,7 +64,7 @@ impl Meta {
         if setting.uuid != known.uuid {
             return Err(self.mark_lost(Error::Refused(format!(
                 "{} held volume {} ({}) and now holds {} ({})",
-                self.engine.place(),
+                self.engine.address(),
                 known.name,
                 known.uuid,
                 setting.name,
@@ -81,7 +81,7 @@ impl Meta {
     }
 
     fn unformatted(&self) -> Error {
-        Error::Refused(format!("{} holds no volume: format it first", self.engine.place()))
+        Error::Refused(format!("{} holds no volume: format it first", self.engine.address()))
     }
 
     fn mark_lost(&self, why: Error) -> Error {

@@ -1,4 +1,4 @@
-//! Keys as they stand in the store, both directions.
+//! Encoding and decoding stored keys.
 //!
 //! Inodes are little-endian, every other integer is big-endian.
 
@@ -34,7 +34,7 @@ pub enum StoreKey {
     },
     SessionExpire(Sid),
     SessionInfo(Sid),
-    /// Of clients before 1.0, which wrote when they were last seen instead of when they expire.
+    /// Of clients before 1.0, which stored when they were last seen instead of when they expire.
     SessionHeartbeat(Sid),
     Sustained(Sid, Ino),
     DirStat(Ino),
@@ -47,7 +47,7 @@ pub enum StoreKey {
     },
 }
 
-/// The longest key but for names: tag, inode, kind, inode.
+/// Length of the longest key without a name: tag, inode, kind, inode.
 const CAPACITY: usize = 18;
 
 impl StoreKey {
@@ -95,14 +95,26 @@ impl StoreKey {
         }
     }
 
-    /// The node whose entries, xattrs or parents begin with this prefix, and the letter of which.
-    pub(super) fn listed(prefix: &[u8]) -> Option<(Ino, u8)> {
+    /// Returns the key of the change-log lines of the commit with this version. Versions of the
+    /// same time differ in few bits, so stores that shard the log mix high and low bits to spread
+    /// them.
+    pub(super) fn log(shards: Option<u16>, version: u64) -> Self {
+        let shard = shards.map(|count| {
+            let spread = (version ^ (version >> 18)) % u64::from(count.max(1));
+            u8::try_from(spread).unwrap_or(u8::MAX)
+        });
+        Self::Log { shard, version }
+    }
+
+    /// Returns the node whose entries, xattrs or parents begin with this prefix, and the letter
+    /// that says which of them.
+    pub(super) fn range_owner(prefix: &[u8]) -> Option<(Ino, u8)> {
         let mut rest = prefix.strip_prefix(b"A").filter(|rest| rest.len() == 9)?;
         Some((ino(&mut rest), *rest.first()?))
     }
 
-    /// What a stored key names; `None` for keys that no engine call is about (tokens, leftovers
-    /// of other lengths), which scans pass over.
+    /// Returns what a stored key names. `None` for keys that no engine call uses (tokens, keys of
+    /// unexpected length), which scans skip.
     pub fn decode(key: &[u8]) -> Option<Self> {
         let (tag, rest) = key.split_first()?;
         match tag {
@@ -127,7 +139,7 @@ impl StoreKey {
     }
 }
 
-/// Beginnings that many keys share, for scans.
+/// Prefixes shared by many keys, for scans.
 pub mod prefix {
     use super::{Ino, Sid, of_node, tagged};
     use bytes::BufMut;

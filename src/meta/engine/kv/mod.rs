@@ -1,38 +1,25 @@
-//! The mapping of records to an ordered key-value store, for every store that has one.
+//! The mapping of records to keys and values, for every ordered key-value store.
 //!
-//! [`StoreKey`] and the value codecs say which bytes stand where; [`KvStore`] is what a store must
-//! offer. Nothing here knows what an operation means, or how a store talks to its servers.
+//! [`StoreKey`] and the value codecs define the stored bytes; [`KvStore`] is what a store must
+//! provide. Nothing here knows what an operation means, or how a store talks to its servers.
 
-mod apply;
-mod changelog;
-mod counters;
 mod engine;
-mod garbage;
 mod keys;
 pub mod memory;
-mod needs;
-mod overlay;
 mod read;
-mod seats;
-mod sessions;
+mod records;
 mod store;
-mod turns;
-mod txn;
-mod update;
-mod usage;
-mod values;
-
-#[cfg(test)]
-mod golden;
 #[cfg(test)]
 mod tests;
+mod transaction;
+mod values;
 
 pub use engine::KvEngine;
 pub use keys::StoreKey;
 pub use memory::MemoryStore;
-pub use store::{KvStore, KvTxn, Pair, Scan, StoreTraits};
+pub use store::{KvStore, Pair, Scan, StoreProperties, StoreTxn};
 
-/// Opens the in-memory store of that name; every engine of this process that names it shares it.
+/// Opens the in-memory store of that name. All engines of this process that name it share it.
 pub fn memory(name: &str) -> KvEngine {
     KvEngine::new(MemoryStore::named(name))
 }

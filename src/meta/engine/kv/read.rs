@@ -1,4 +1,4 @@
-//! Records from stored values: which keys and ranges a [`Key`] stands for, and what they say.
+//! Reading records: which stored keys and ranges a [`Key`] stands for, and decoding their values.
 
 use bytes::Bytes;
 
@@ -7,11 +7,11 @@ use super::store::{KvStore, Pair, Scan};
 use super::values;
 use crate::error::{Error, Result};
 use crate::meta::engine::{Found, Key, Record};
-use crate::meta::record::{AclRule, Attr, DirStat, Entry, Quota, chunk, delayed};
+use crate::meta::record::{AclRule, Attr, DirStat, Entry, Quota, chunk, delayed_slices};
 use crate::meta::{Ino, Name};
 
-/// Where values come from: the store itself, or a transaction that remembers what it answered.
-pub(super) trait Source: Send {
+/// Where values come from: the store itself, or a transaction that remembers what it returned.
+pub(super) trait ReadSource: Send {
     fn get(&mut self, keys: &[Vec<u8>]) -> impl Future<Output = Result<Vec<Option<Bytes>>>> + Send;
     fn scan(&mut self, scan: Scan) -> impl Future<Output = Result<Vec<Pair>>> + Send;
 }
@@ -19,7 +19,7 @@ pub(super) trait Source: Send {
 /// Unguarded reads.
 pub(super) struct Unguarded<'a>(pub &'a dyn KvStore);
 
-impl Source for Unguarded<'_> {
+impl ReadSource for Unguarded<'_> {
     async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
         self.0.get(keys).await
     }
@@ -29,26 +29,26 @@ impl Source for Unguarded<'_> {
     }
 }
 
-/// The records of `keys`, in order: one batch of values, one more for the attrs behind lookups, and
-/// a scan for each key that is a range.
-pub(super) async fn records(source: &mut impl Source, keys: &[Key]) -> Result<Vec<Record>> {
+/// Returns the records of `keys`, in order. Reads one batch of values, one more for the attrs of
+/// lookups, and a scan for each key that is a range.
+pub(super) async fn records(source: &mut impl ReadSource, keys: &[Key]) -> Result<Vec<Record>> {
     let points: Vec<Vec<u8>> = keys.iter().filter_map(point).collect();
     let values = if points.is_empty() { Vec::new() } else { source.get(&points).await? };
     let mut values = values.into_iter();
     let mut records = Vec::with_capacity(keys.len());
     for key in keys {
         let record = match range(key) {
-            Some(scan) => listed(key, source.scan(scan).await?),
-            None => stored(key, values.next().flatten()),
+            Some(scan) => decode_range(key, source.scan(scan).await?),
+            None => decode_value(key, values.next().flatten()),
         };
         records.push(record.map_err(|error| locate(key, error))?);
     }
-    look_behind(source, &mut records).await?;
+    fill_lookup_attrs(source, &mut records).await?;
     Ok(records)
 }
 
 /// Fills in the attrs of lookups that found an entry.
-async fn look_behind(source: &mut impl Source, records: &mut [Record]) -> Result<()> {
+async fn fill_lookup_attrs(source: &mut impl ReadSource, records: &mut [Record]) -> Result<()> {
     let mut found: Vec<&mut Found> = records
         .iter_mut()
         .filter_map(|record| match record {
@@ -68,7 +68,7 @@ async fn look_behind(source: &mut impl Source, records: &mut [Record]) -> Result
     Ok(())
 }
 
-/// The stored key behind a key that is one value.
+/// Returns the stored key of a record that is one value.
 fn point(key: &Key) -> Option<Vec<u8>> {
     let stored = match key {
         Key::Attr(ino) | Key::Place(ino) => StoreKey::Attr(*ino),
@@ -89,7 +89,7 @@ fn point(key: &Key) -> Option<Vec<u8>> {
     Some(stored.encode())
 }
 
-/// The scan behind a key that is a range.
+/// Returns the scan of a record that is a range of keys.
 fn range(key: &Key) -> Option<Scan> {
     match key {
         Key::HasEntries(dir) => Some(Scan::prefix(prefix::entries(*dir)).keys_only().limit(1)),
@@ -99,7 +99,7 @@ fn range(key: &Key) -> Option<Scan> {
     }
 }
 
-fn stored(key: &Key, raw: Option<Bytes>) -> Result<Record> {
+fn decode_value(key: &Key, raw: Option<Bytes>) -> Result<Record> {
     let bytes = raw.as_deref();
     Ok(match key {
         Key::Attr(_) | Key::Place(_) => Record::Attr(decode_attr(bytes)?),
@@ -114,19 +114,19 @@ fn stored(key: &Key, raw: Option<Bytes>) -> Result<Record> {
         Key::Flocks(_) => Record::Flocks(values::decode_flocks(bytes.unwrap_or_default())?),
         Key::Plocks(_) => Record::Plocks(values::decode_plocks(bytes.unwrap_or_default())?),
         Key::Sustained(..) => Record::Sustained(raw.is_some()),
-        // The store counts references beyond the first, and only once there were any.
+        // The stored number counts references beyond the first, and is absent until there is one.
         Key::SliceRef(..) => Record::SliceRef(values::decode_number(raw.as_ref())? + 1),
-        Key::Delayed(..) => Record::Delayed(delayed::decode(bytes.unwrap_or_default())?),
+        Key::Delayed(..) => Record::Delayed(delayed_slices::decode(bytes.unwrap_or_default())?),
         Key::DirStat(_) => Record::DirStat(bytes.map(DirStat::decode).transpose()?),
         Key::Quota(_) => Record::Quota(bytes.map(Quota::decode).transpose()?),
         Key::Acl(_) => Record::Acl(bytes.map(AclRule::decode).transpose()?),
         Key::HasEntries(_) | Key::Xattrs(_) | Key::Parents(_) => {
-            return Err(Error::damaged("answer", "one value for a range"));
+            return Err(Error::damaged(format!("{key:?}"), "one value instead of a range"));
         }
     })
 }
 
-fn listed(key: &Key, pairs: Vec<Pair>) -> Result<Record> {
+fn decode_range(key: &Key, pairs: Vec<Pair>) -> Result<Record> {
     Ok(match key {
         Key::HasEntries(_) => Record::HasEntries(!pairs.is_empty()),
         Key::Xattrs(_) => Record::Xattrs(pairs.into_iter().filter_map(xattr).collect()),
@@ -147,7 +147,7 @@ fn xattr((key, value): Pair) -> Option<(Name, Bytes)> {
     }
 }
 
-/// A parent and its count; counts that fell to zero stay behind as leftovers.
+/// Decodes a parent and its count. Counts that fell to zero stay in the store and are skipped.
 fn parent((key, value): &Pair) -> Result<Option<(Ino, i64)>> {
     let Some(StoreKey::Parent { parent, .. }) = StoreKey::decode(key) else { return Ok(None) };
     let count = values::decode_number(Some(value))?;
@@ -158,7 +158,7 @@ fn decode_attr(raw: Option<&[u8]>) -> Result<Option<Attr>> {
     raw.map(Attr::decode).transpose()
 }
 
-/// Names the record that does not decode.
+/// Adds the record to the error of decoding it.
 fn locate(key: &Key, error: Error) -> Error {
     match error {
         Error::Damaged { cause, .. } => Error::damaged(format!("{key:?}"), cause),

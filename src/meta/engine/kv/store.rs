@@ -1,16 +1,19 @@
-//! What the mapping needs of an ordered key-value store.
+//! What an ordered key-value store must provide.
 //!
-//! Keys and values are bytes as JuiceFS lays them out; a store adds its own key prefix, if it has
-//! one, and strips it again.
+//! Keys and values are bytes as JuiceFS lays them out. A store that has a key prefix of its own
+//! adds it and strips it again.
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::super::CommitError;
 use crate::error::Result;
+use crate::meta::engine::CommitError;
 
 /// A key with its value.
 pub type Pair = (Vec<u8>, Bytes);
+
+/// A key and its new value, or `None` to delete it.
+pub(super) type Mutation = (Vec<u8>, Option<Bytes>);
 
 /// Keys from `start` on, below `end`, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +23,7 @@ pub struct Scan {
     /// Exclusive.
     pub end: Vec<u8>,
     pub limit: usize,
-    /// Whether values are wanted; without them they come back empty, and travel for nothing.
+    /// Whether values are wanted. If not, they come back empty and need not be transferred.
     pub values: bool,
 }
 
@@ -39,7 +42,7 @@ impl Scan {
         Self { limit, ..self }
     }
 
-    /// The same scan, from behind `key` on.
+    /// Continues the scan after `key`.
     pub fn after(self, key: &[u8]) -> Self {
         let mut start = key.to_vec();
         start.push(0);
@@ -49,41 +52,44 @@ impl Scan {
 
 /// How stores differ where the mapping must know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoreTraits {
+pub struct StoreProperties {
     /// The scheme of its addresses.
     pub name: &'static str,
-    /// An empty value cannot be told from a missing key.
+    /// An empty value cannot be distinguished from a missing key.
     pub refuses_empty_values: bool,
     /// Change-log keys carry a shard byte below this number (TiKV: 64); `None` = no such byte.
     pub log_shards: Option<u16>,
     /// Entries that one transaction may remove or clone, at about six keys each.
     pub batch: usize,
-    /// Seats of a place, at most 32, for a store whose commits only check the keys they write (see
-    /// [`KvTxn::share`]); 0 for one whose commits check everything they read.
-    pub seats: u8,
+    /// Slots for shared locks on one directory, at most 32, for a store whose commits only check
+    /// the keys that they write (see [`StoreTxn::lock_shared`]). 0 for a store whose commits check
+    /// everything they read.
+    pub shared_lock_slots: u8,
 }
 
 /// One ordered key-value store with optimistic transactions.
 #[async_trait]
 pub trait KvStore: Send + Sync + 'static {
-    fn traits(&self) -> StoreTraits;
+    fn properties(&self) -> StoreProperties;
 
     /// The address with every secret masked.
-    fn place(&self) -> &str;
+    fn address(&self) -> &str;
 
     /// Starts a transaction.
-    async fn begin(&self) -> Result<Box<dyn KvTxn>>;
+    async fn begin(&self) -> Result<Box<dyn StoreTxn>>;
 
-    /// The newest committed values, in the order of the keys; one round trip, no guards.
+    /// Returns the newest committed values, in the order of the keys, in one round trip and without
+    /// guards.
     async fn get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>>;
 
-    /// The newest committed pairs, no guards. Fewer than the limit come only at the end.
+    /// Returns the newest committed pairs, without guards. Fewer than the limit means that the
+    /// range has no more.
     async fn scan(&self, scan: &Scan) -> Result<Vec<Pair>>;
 
     /// Deletes every key of the volume.
     async fn wipe(&self) -> Result<()>;
 
-    /// Drops versions that nobody can ask for any more, if the store leaves that to its clients.
+    /// Drops old versions that no reader needs any more, if the store leaves that to its clients.
     async fn drop_old_versions(&self) -> Result<()> {
         Ok(())
     }
@@ -93,22 +99,23 @@ pub trait KvStore: Send + Sync + 'static {
     }
 }
 
-/// One transaction. Everything it reads is a guard: what needs no guarding is read from the store.
+/// One transaction. Everything it reads is guarded; unguarded reads go to the store directly.
 ///
-/// A store whose transactions only check the keys they write (TiKV) must make its commit check the
-/// others too, such as by locking them. One that cannot watch a range may watch the keys found in
-/// it: whoever adds an entry also guards the directory's attr, which the remover of the directory
-/// writes. A guard that trips without need costs a retry, no more.
+/// A store whose transactions only check the keys that they write (TiKV) must make its commit check
+/// the other keys too, for example by locking them. A store that cannot guard a range may guard the
+/// keys found in it: whoever adds an entry also guards the directory's attr, which the remover of
+/// the directory writes. A false conflict costs a retry and nothing else.
 ///
-/// Locks exclude each other, though, and everyone who makes something in a directory guards it. So
-/// a store with [`StoreTraits::seats`] is told which guards are [shared](KvTxn::share) and who
-/// [ends](KvTxn::seize) them: many may share, and one who seizes conflicts with them all.
+/// Locks exclude each other, though, and everyone who creates something in a directory guards it.
+/// So a store with [`StoreProperties::shared_lock_slots`] learns which guards are
+/// [shared](StoreTxn::lock_shared) and which keys need an [exclusive](StoreTxn::lock_exclusive)
+/// lock. Many transactions may share a key; an exclusive lock conflicts with all of them.
 #[async_trait]
-pub trait KvTxn: Send {
-    /// Values in the order of the keys.
+pub trait StoreTxn: Send {
+    /// Returns values in the order of the keys.
     async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>>;
 
-    /// Pairs in order; fewer than the limit come only at the end.
+    /// Returns pairs in order. Fewer than the limit means that the range has no more.
     async fn scan(&mut self, scan: &Scan) -> Result<Vec<Pair>>;
 
     /// Buffers a write. Reads of this transaction need not see it.
@@ -121,26 +128,28 @@ pub trait KvTxn: Send {
         let _ = key;
     }
 
-    /// Turns the guard of a key that was read and is not written into a shared one: it conflicts
-    /// with who seizes the key and with who sits on the same seat, not with other seats.
-    fn share(&mut self, key: &[u8], seat: u8) {
-        let _ = (key, seat);
+    /// Replaces the guard of a key that was read and is not written by a shared lock. It conflicts
+    /// with an exclusive lock on the key and with a shared lock in the same slot, not with other
+    /// slots.
+    fn lock_shared(&mut self, key: &[u8], slot: u8) {
+        let _ = (key, slot);
     }
 
-    /// Announces that the value of a key ceases to be what others rely on: conflicts with everyone
-    /// who shares it.
-    fn seize(&mut self, key: &[u8]) {
+    /// Locks a key whose value ceases to be what other transactions rely on. Conflicts with every
+    /// shared lock on it.
+    fn lock_exclusive(&mut self, key: &[u8]) {
         let _ = key;
     }
 
-    /// A number that no other transaction of the volume has, later ones having greater ones.
+    /// Returns a number unique to this transaction within the volume. Later transactions have
+    /// greater ones.
     fn version(&self) -> u64;
 
-    /// Applies all writes, if everything read is as it was.
+    /// Applies all writes if everything that was read is unchanged.
     async fn commit(&mut self) -> Result<(), CommitError>;
 }
 
-/// The first key behind all that begin with `prefix`.
+/// Returns the first key after all keys that begin with `prefix`.
 fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -149,7 +158,7 @@ fn after_prefix(prefix: &[u8]) -> Vec<u8> {
             return end;
         }
     }
-    // Only 0xFF bytes, which no key of a volume begins with.
+    // Only 0xFF bytes: no key of a volume begins like that.
     vec![u8::MAX; prefix.len() + 1]
 }
 
@@ -168,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_goes_on_right_behind_the_last_key() {
+    fn a_scan_continues_right_after_the_last_key() {
         let scan = Scan::prefix(b"A".to_vec()).after(b"Ab");
         assert_eq!(scan.start, b"Ab\0");
         assert_eq!(scan.end, b"B");

@@ -1,4 +1,4 @@
-//! Values that only key-value stores encode this way; the rest are in [`crate::meta::record`].
+//! Values that only key-value stores encode this way; [`crate::meta::record`] encodes the others.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -7,10 +7,10 @@ use crate::meta::record::lock::{decode_ranges, encode_ranges};
 use crate::meta::record::{Counter, Flock, LockKind, Plock};
 use crate::meta::{LockOwner, Sid};
 
-/// The value of a sustained mark.
+/// The value of a sustained record.
 pub const MARK: Bytes = Bytes::from_static(&[1]);
 
-/// A record of fixed length as a value.
+/// Returns a record of fixed length as a value.
 pub fn fixed<const N: usize>(raw: [u8; N]) -> Bytes {
     Bytes::copy_from_slice(&raw)
 }
@@ -21,7 +21,7 @@ pub fn encode_number(value: i64) -> Bytes {
 }
 
 pub fn decode_number(raw: Option<&Bytes>) -> Result<i64> {
-    eight("number", raw).map(i64::from_le_bytes)
+    eight_bytes("number", raw).map(i64::from_le_bytes)
 }
 
 /// Numbers that are set: unix seconds.
@@ -30,7 +30,7 @@ pub fn encode_time(value: i64) -> Bytes {
 }
 
 pub fn decode_time(raw: Option<&Bytes>) -> Result<i64> {
-    eight("time", raw).map(i64::from_be_bytes)
+    eight_bytes("time", raw).map(i64::from_be_bytes)
 }
 
 pub fn encode_counter(counter: Counter, value: i64) -> Bytes {
@@ -41,13 +41,13 @@ pub fn decode_counter(counter: Counter, raw: Option<&Bytes>) -> Result<i64> {
     if !is_election(counter) {
         return decode_number(raw);
     }
-    // A volume loaded from a binary dump may hold these little-endian. Taken as they stand they
-    // would lie ages ahead and no client would ever win the election again.
+    // A volume loaded from a binary dump may hold these little-endian. Read as big-endian they
+    // would lie far in the future, and no client would win the election again.
     let time = decode_time(raw)?;
     Ok(if time >> 48 == 0 { time } else { time.swap_bytes() })
 }
 
-/// Counters that hold the time of a job's last run.
+/// Returns whether a counter holds the time of a job's last run.
 fn is_election(counter: Counter) -> bool {
     match counter {
         Counter::LastCleanupSessions
@@ -113,7 +113,7 @@ pub fn decode_plocks(raw: &[u8]) -> Result<Vec<Plock>> {
         let owner = LockOwner(rest.try_get_u64().map_err(cut)?);
         let len = rest.try_get_u32().map_err(cut)? as usize;
         let ranges = rest.get(..len).ok_or_else(|| {
-            Error::damaged("plocks", format!("{} bytes of ranges, {len} announced", rest.len()))
+            Error::damaged("plocks", format!("{} bytes of ranges instead of {len}", rest.len()))
         })?;
         locks.push(Plock { sid, owner, ranges: decode_ranges(ranges)? });
         rest.advance(len);
@@ -121,8 +121,8 @@ pub fn decode_plocks(raw: &[u8]) -> Result<Vec<Plock>> {
     Ok(locks)
 }
 
-/// Eight bytes; a missing or empty value is zero.
-fn eight(what: &str, raw: Option<&Bytes>) -> Result<[u8; 8]> {
+/// Returns the eight_bytes bytes of a value; a missing or empty value is zero.
+fn eight_bytes(what: &str, raw: Option<&Bytes>) -> Result<[u8; 8]> {
     match raw.map(AsRef::as_ref) {
         None | Some([]) => Ok([0; 8]),
         Some(raw) => raw

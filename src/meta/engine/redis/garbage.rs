@@ -12,7 +12,7 @@ use super::write::text;
 use super::{RedisEngine, reply, script};
 use crate::error::{Error, Result};
 use crate::meta::Ino;
-use crate::meta::record::{SliceSize, delayed};
+use crate::meta::record::{SliceSize, delayed_slices};
 
 /// What clients before 1.0 assumed of a deleted file whose length they did not note.
 const LEGACY_LENGTH: u64 = 1 << 30;
@@ -125,7 +125,7 @@ impl RedisEngine {
                 let (id, at) =
                     names::parse_delayed_field(&field).ok_or_else(|| odd(&key, &field))?;
                 if at <= before && seen.insert((id, at)) {
-                    let slices = reply::at(&key, delayed::decode(&raw))?;
+                    let slices = reply::at(&key, delayed_slices::decode(&raw))?;
                     found.push(DelayedSlices { id, at, slices });
                 }
                 if found.len() == limit {

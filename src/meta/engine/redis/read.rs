@@ -13,7 +13,7 @@ use super::script;
 use crate::error::{Error, Result};
 use crate::meta::record::{
     AclRule, Attr, DirStat, Entry, Flock, LockKind, Plock, Quota, QuotaKey, SliceSize, chunk,
-    delayed, lock,
+    delayed_slices, lock,
 };
 use crate::meta::{Ino, Name};
 
@@ -290,7 +290,7 @@ fn answer(names: &Names, key: &Key, replies: &mut Replies, note: Note<'_>) -> Re
             let key = names.delayed();
             let list = names::delayed_field(*id, *at);
             let raw = field(replies, key.clone(), list.into(), note)?;
-            Record::Delayed(reply::at(&key, delayed::decode(&raw.unwrap_or_default()))?)
+            Record::Delayed(reply::at(&key, delayed_slices::decode(&raw.unwrap_or_default()))?)
         }
         Key::DirStat(ino) => Record::DirStat(dir_stat(names, *ino, replies, note)?),
         Key::Quota(key) => Record::Quota(quota(names, *key, replies, note)?),

@@ -7,7 +7,7 @@ use super::batch::{Batch, Kind, MOST_ARGS};
 use super::gather::Gathered;
 use super::names::{self, Names};
 use crate::meta::record::chunk::{self, SLICE_LEN};
-use crate::meta::record::{Counter, DirStat, QuotaKey, Slice, SliceSize, delayed, lock};
+use crate::meta::record::{Counter, DirStat, QuotaKey, Slice, SliceSize, delayed_slices, lock};
 use crate::meta::{Ino, Sid};
 
 /// Where a change's number comes from.
@@ -92,7 +92,7 @@ fn add_one(batch: &mut Batch, change: &Change, names: &Names) -> Receipt {
             remove_field(batch, &names.slice_refs(), text(names::slice_field(*slice)));
         }
         Change::PutDelayed { id, at, slices } => {
-            let raw = delayed::encode(slices);
+            let raw = delayed_slices::encode(slices);
             if !raw.is_empty() {
                 put_field(batch, &names.delayed(), text(names::delayed_field(*id, *at)), raw);
             }

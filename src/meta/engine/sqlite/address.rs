@@ -1,7 +1,8 @@
 //! The address: `sqlite3://path[?parameters]`.
 //!
-//! Parameters are those of the Go client and its driver. What has no meaning here (its connection
-//! pool, its mutexes) is accepted; what this client cannot honour, or does not know, is refused.
+//! Parameters are those of the Go client and its driver. Those without a meaning here (its
+//! connection pool, its mutexes) are accepted; those that this client does not support or know are
+//! refused.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,9 +16,9 @@ use crate::error::{Error, Result};
 pub struct Address {
     /// Absolute, so that later connections do not depend on the working directory.
     pub path: PathBuf,
-    /// For errors and logs. There is nothing secret in it.
+    /// For errors and logs. It contains no secret.
     pub place: Arc<str>,
-    /// What every table name begins with.
+    /// The prefix of every table name.
     pub prefix: String,
     pub journal: Journal,
     pub synchronous: &'static str,
@@ -60,8 +61,8 @@ impl Address {
             path,
             prefix: "jfs_".to_owned(),
             journal: Journal::Wal,
-            // The Go client leaves the last commits to the next checkpoint (NORMAL). Here what
-            // is confirmed is on disk; commits in groups pay for it.
+            // With the Go client's NORMAL, a crash can lose the commits since the last checkpoint.
+            // Here a confirmed commit is on disk; group commits make up for the cost.
             synchronous: "FULL",
             timeout: Duration::from_secs(5),
             cache_size: None,
@@ -112,7 +113,7 @@ impl Address {
             },
             "table_prefix" => {
                 if value.contains(['`', '\0']) {
-                    return bad("table names cannot hold this");
+                    return bad("invalid character in a table name");
                 }
                 if !value.is_empty() {
                     self.prefix = format!("jfs_{value}_");
@@ -135,10 +136,11 @@ impl Address {
             }
             "_locking" | "_locking_mode" => {
                 if !value.eq_ignore_ascii_case("NORMAL") {
-                    return bad("the database is used through several connections");
+                    return bad("the database needs several connections");
                 }
             }
-            // Settings of the Go driver's own behaviour, or of SQL that the volume does not use.
+            // Options of the Go driver's own behaviour, or of SQL features that the volume does not
+            // use.
             "_loc"
             | "_mutex"
             | "_txlock"
@@ -167,17 +169,17 @@ impl Address {
     }
 }
 
-/// The absolute path, in a directory that exists.
-fn locate(written: &str) -> Result<PathBuf> {
-    let bad = |why: &str| Err(Error::bad_input(format!("sqlite3://{written}: {why}")));
-    if written.is_empty() || written == ":memory:" {
-        return bad("the path of a database file is needed");
+/// Returns the absolute path, after checking that its directory exists.
+fn locate(given: &str) -> Result<PathBuf> {
+    let bad = |why: &str| Err(Error::bad_input(format!("sqlite3://{given}: {why}")));
+    if given.is_empty() || given == ":memory:" {
+        return bad("the path of a database file is missing");
     }
-    if written.starts_with("file:") {
+    if given.starts_with("file:") {
         return bad("a file: URI is not supported, give the plain path");
     }
-    let path = std::path::absolute(Path::new(written))
-        .map_err(|error| Error::bad_input(format!("sqlite3://{written}: {error}")))?;
+    let path = std::path::absolute(Path::new(given))
+        .map_err(|error| Error::bad_input(format!("sqlite3://{given}: {error}")))?;
     if path.is_dir() {
         return bad("this is a directory, not a database file");
     }
@@ -194,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_are_those_of_the_go_client_but_for_durability() {
+    fn defaults_are_those_of_the_go_client_except_durability() {
         let address = Address::parse("sqlite3://meta.db").unwrap();
         assert!(address.path.is_absolute() && address.path.ends_with("meta.db"));
         assert_eq!(address.prefix, "jfs_");

@@ -1,17 +1,19 @@
-//! Applying changes: which rows each kind of change touches.
+//! Applying changes: which rows each kind of change writes.
 
 use super::db::Db;
-use super::fault::Outcome;
-use super::{chunk, counter, entry, garbage, lock, log, node, session, slice, usage, xattr};
+use super::errors::DbResult;
+use super::tables::{
+    changelog, chunk, counter, entry, garbage, lock, node, session, slice, usage, xattr,
+};
 use crate::meta::engine::Change;
 use crate::meta::record::{Counter, QuotaKey};
 
-/// Applies all changes in order, inside the caller's transaction; one number for each.
-pub fn changes(db: &Db, changes: &[Change]) -> Outcome<Vec<i64>> {
+/// Applies all changes in order, inside the caller's transaction. Returns one number per change.
+pub fn changes(db: &Db, changes: &[Change]) -> DbResult<Vec<i64>> {
     changes.iter().map(|change| apply(db, change)).collect()
 }
 
-fn apply(db: &Db, change: &Change) -> Outcome<i64> {
+fn apply(db: &Db, change: &Change) -> DbResult<i64> {
     match change {
         Change::AppendSlices { ino, index, slices, if_present } => {
             return chunk::append(db, *ino, *index, slices, *if_present);
@@ -67,7 +69,7 @@ fn apply(db: &Db, change: &Change) -> Outcome<i64> {
         }
         Change::RemovePlock { ino, sid, owner } => lock::remove_plock(db, *ino, *sid, *owner)?,
 
-        Change::Log(line) => log::append(db, line)?,
+        Change::Log(line) => changelog::append(db, line)?,
     }
     Ok(0)
 }

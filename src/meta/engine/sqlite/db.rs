@@ -1,7 +1,7 @@
 //! One connection: its settings, and running statements on it.
 //!
-//! Statements are written with the default table prefix `jfs_`; a connection to a volume with
-//! another prefix puts it in as it prepares them. Prepared statements are kept.
+//! Statements in the source have the default table prefix `jfs_`. A connection to a volume with
+//! another prefix replaces it when it prepares a statement. Prepared statements are cached.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,27 +10,27 @@ use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, Connection, OpenFlags, Params, Row};
 
 use super::address::Address;
-use super::fault::{Fault, Outcome};
+use super::errors::{DbError, DbResult};
 use crate::error::Error;
 
-/// The prefix that statements are written with.
-const WRITTEN_PREFIX: &str = "jfs_";
-/// More than there are different statements.
-const STATEMENTS: usize = 160;
+/// The prefix of table names in the source.
+const DEFAULT_PREFIX: &str = "jfs_";
+/// Size of the statement cache: more than there are different statements.
+const CACHED_STATEMENTS: usize = 160;
 
 pub struct Db {
     conn: Connection,
-    /// `None`: as the statements are written.
+    /// `None` for the default prefix.
     prefix: Option<String>,
     place: Arc<str>,
     timeout: Duration,
 }
 
 impl Db {
-    /// The connection that writes; it also brings the database into its journal mode.
+    /// Opens the writing connection, and sets the journal mode of the database.
     pub fn open_writer(address: &Address) -> Result<Self, Error> {
         let db = Self::open(address)?;
-        let set_up = || -> Outcome<()> {
+        let set_up = || -> DbResult<()> {
             db.conn.pragma_update(None, "journal_mode", address.journal.name())?;
             db.conn.pragma_update(None, "synchronous", address.synchronous)?;
             if let Some(secure) = address.secure_delete {
@@ -38,16 +38,16 @@ impl Db {
             }
             Ok(())
         };
-        set_up().map_err(|fault| db.blame(fault))?;
+        set_up().map_err(|error| db.error(error))?;
         Ok(db)
     }
 
-    /// A connection for reads only.
+    /// Opens a reading connection.
     pub fn open_reader(address: &Address) -> Result<Self, Error> {
         let db = Self::open(address)?;
         db.conn
             .pragma_update(None, "query_only", true)
-            .map_err(|error| db.blame(Fault::Sql(error)))?;
+            .map_err(|error| db.error(DbError::Sql(error)))?;
         Ok(db)
     }
 
@@ -56,13 +56,13 @@ impl Db {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let set_up = || -> Outcome<Connection> {
+        let set_up = || -> DbResult<Connection> {
             let conn = Connection::open_with_flags(&address.path, flags)?;
             conn.busy_timeout(address.timeout)?;
-            conn.set_prepared_statement_cache_capacity(STATEMENTS);
-            // Without this, SQLite may plan a kept statement anew for each set of values.
+            conn.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+            // Without this, SQLite may plan a cached statement again for each set of values.
             conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-            // What savepoints and lists need meanwhile is small: no temporary files for it.
+            // Savepoints and lists need little temporary space: no files for it.
             conn.pragma_update(None, "temp_store", "MEMORY")?;
             if let Some(size) = address.cache_size {
                 conn.pragma_update(None, "cache_size", size)?;
@@ -71,8 +71,8 @@ impl Db {
             conn.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
             Ok(conn)
         };
-        let conn = set_up().map_err(|fault| fault.into_error(&address.place))?;
-        let prefix = (address.prefix != WRITTEN_PREFIX).then(|| address.prefix.clone());
+        let conn = set_up().map_err(|error| error.into_error(&address.place))?;
+        let prefix = (address.prefix != DEFAULT_PREFIX).then(|| address.prefix.clone());
         Ok(Self { conn, prefix, place: Arc::clone(&address.place), timeout: address.timeout })
     }
 
@@ -80,40 +80,40 @@ impl Db {
         &self.place
     }
 
-    /// How long SQLite waits for a lock before it says so.
+    /// Returns how long SQLite waits for a lock before it reports an error.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    pub fn blame(&self, fault: Fault) -> Error {
-        fault.into_error(&self.place)
+    pub fn error(&self, error: DbError) -> Error {
+        error.into_error(&self.place)
     }
 
-    /// The real name of a table written as `jfs_...`.
-    pub fn table(&self, written: &str) -> String {
+    /// Returns the stored name of a table that the source calls `jfs_...`.
+    pub fn table(&self, name: &str) -> String {
         match &self.prefix {
-            Some(prefix) => written.replacen(WRITTEN_PREFIX, prefix, 1),
-            None => written.to_owned(),
+            Some(prefix) => name.replacen(DEFAULT_PREFIX, prefix, 1),
+            None => name.to_owned(),
         }
     }
 
-    /// Runs a statement and answers how many rows it changed.
-    pub fn exec(&self, sql: &str, params: impl Params) -> Outcome<usize> {
+    /// Runs a statement and returns how many rows it changed.
+    pub fn exec(&self, sql: &str, params: impl Params) -> DbResult<usize> {
         Ok(self.prepare(sql)?.execute(params)?)
     }
 
-    /// Runs a statement as it is, without keeping it.
-    pub fn run_once(&self, sql: &str) -> Outcome<()> {
+    /// Runs a statement as it is, without caching it.
+    pub fn run_once(&self, sql: &str) -> DbResult<()> {
         Ok(self.conn.execute_batch(sql)?)
     }
 
-    /// The first row, if there is one.
+    /// Returns the first row, if there is one.
     pub fn one<T>(
         &self,
         sql: &str,
         params: impl Params,
-        read: impl FnOnce(&Row<'_>) -> Outcome<T>,
-    ) -> Outcome<Option<T>> {
+        read: impl FnOnce(&Row<'_>) -> DbResult<T>,
+    ) -> DbResult<Option<T>> {
         let mut statement = self.prepare(sql)?;
         let mut rows = statement.query(params)?;
         rows.next()?.map(read).transpose()
@@ -123,8 +123,8 @@ impl Db {
         &self,
         sql: &str,
         params: impl Params,
-        mut read: impl FnMut(&Row<'_>) -> Outcome<T>,
-    ) -> Outcome<Vec<T>> {
+        mut read: impl FnMut(&Row<'_>) -> DbResult<T>,
+    ) -> DbResult<Vec<T>> {
         let mut found = Vec::new();
         self.each(sql, params, |row| {
             found.push(read(row)?);
@@ -137,33 +137,33 @@ impl Db {
         &self,
         sql: &str,
         params: impl Params,
-        mut see: impl FnMut(&Row<'_>) -> Outcome<()>,
-    ) -> Outcome<()> {
+        mut visit: impl FnMut(&Row<'_>) -> DbResult<()>,
+    ) -> DbResult<()> {
         let mut statement = self.prepare(sql)?;
         let mut rows = statement.query(params)?;
         while let Some(row) = rows.next()? {
-            see(row)?;
+            visit(row)?;
         }
         Ok(())
     }
 
     /// Runs `read` on one snapshot of the database.
-    pub fn snapshot<T>(&self, read: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    pub fn snapshot<T>(&self, read: impl FnOnce() -> DbResult<T>) -> DbResult<T> {
         self.exec("BEGIN", [])?;
-        let answer = read();
+        let result = read();
         let ended = if self.in_transaction() { self.exec("COMMIT", []) } else { Ok(0) };
-        let answer = answer?;
+        let result = result?;
         ended?;
-        Ok(answer)
+        Ok(result)
     }
 
-    /// Whether a transaction is open. SQLite ends it by itself on some errors.
+    /// Returns whether a transaction is open. SQLite ends it by itself on some errors.
     pub fn in_transaction(&self) -> bool {
         !self.conn.is_autocommit()
     }
 
-    /// A number that changes whenever another connection has committed.
-    pub fn foreign_version(&self) -> Outcome<i64> {
+    /// Returns a number that changes whenever another connection has committed.
+    pub fn data_version(&self) -> DbResult<i64> {
         let version = self.one("PRAGMA data_version", [], |row| Ok(row.get(0)?))?;
         Ok(version.unwrap_or(0))
     }
@@ -172,26 +172,27 @@ impl Db {
         self.conn.last_insert_rowid()
     }
 
-    /// Whether the table, written as `jfs_...`, exists.
-    pub fn has_table(&self, written: &str) -> Outcome<bool> {
+    /// Returns whether the table that the source calls `jfs_...` exists.
+    pub fn has_table(&self, name: &str) -> DbResult<bool> {
         let sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1";
-        Ok(self.one(sql, [self.table(written)], |_| Ok(()))?.is_some())
+        Ok(self.one(sql, [self.table(name)], |_| Ok(()))?.is_some())
     }
 
     fn prepare(&self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
         match &self.prefix {
             None => self.conn.prepare_cached(sql),
-            Some(prefix) => self.conn.prepare_cached(&renamed(sql, prefix)),
+            Some(prefix) => self.conn.prepare_cached(&with_prefix(sql, prefix)),
         }
     }
 }
 
-/// The statement with another table prefix. It may hold any character, so names are quoted.
-fn renamed(sql: &str, prefix: &str) -> String {
+/// Returns the statement with another table prefix. It may contain any character, so names are
+/// quoted.
+fn with_prefix(sql: &str, prefix: &str) -> String {
     let mut out = String::with_capacity(sql.len() + 64);
     let mut rest = sql;
-    while let Some(at) = rest.find(WRITTEN_PREFIX) {
-        let name = &rest[at + WRITTEN_PREFIX.len()..];
+    while let Some(at) = rest.find(DEFAULT_PREFIX) {
+        let name = &rest[at + DEFAULT_PREFIX.len()..];
         let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
         out.push_str(&rest[..at]);
         out.extend(["`", prefix, &name[..end], "`"]);

@@ -1,19 +1,19 @@
-//! Reading keys: which rows each kind of record is made of.
+//! Reading records: which rows each kind of record consists of.
 
 use std::collections::HashMap;
 
 use super::db::Db;
-use super::fault::Outcome;
-use super::{acl, chunk, entry, lock, node, session, slice, usage, xattr};
+use super::errors::DbResult;
+use super::tables::{acl, chunk, entry, lock, node, session, slice, usage, xattr};
 use crate::meta::Ino;
 use crate::meta::engine::{Key, Record};
 use crate::meta::record::Attr;
 
-/// From this many attrs on, they are read together.
+/// This many attrs or more are read by one statement.
 const MANY: usize = 4;
 
-/// The records of `keys`, in their order. The caller sees to it that they are of one moment.
-pub fn records(db: &Db, keys: &[Key]) -> Outcome<Vec<Record>> {
+/// Returns the records of `keys`, in their order. The caller provides one snapshot for all of them.
+pub fn records(db: &Db, keys: &[Key]) -> DbResult<Vec<Record>> {
     let inos: Vec<Ino> = keys.iter().filter_map(attr_key).collect();
     if inos.len() < MANY {
         return keys.iter().map(|key| record(db, key)).collect();
@@ -34,7 +34,7 @@ fn attr_key(key: &Key) -> Option<Ino> {
     }
 }
 
-fn record(db: &Db, key: &Key) -> Outcome<Record> {
+fn record(db: &Db, key: &Key) -> DbResult<Record> {
     Ok(match key {
         Key::Attr(ino) | Key::Place(ino) => Record::Attr(node::attr(db, *ino)?),
         Key::Entry(dir, name) => Record::Entry(entry::entry(db, *dir, name)?),

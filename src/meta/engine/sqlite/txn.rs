@@ -1,25 +1,25 @@
-//! Transactions: reads from any connection, remembered; one commit on the writer's.
+//! Transactions: reads on any connection, which are remembered; one commit on the writer's.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::connections::Connections;
 use super::db::Db;
-use super::fault::{Fault, Outcome};
-use super::link::Link;
+use super::errors::{DbError, DbResult};
 use super::{apply, read};
 use crate::error::Result;
 use crate::meta::Ino;
 use crate::meta::engine::{Change, CommitError, Key, Record, Txn};
 
 pub struct SqliteTxn {
-    link: Arc<Link>,
+    connections: Arc<Connections>,
     guards: Vec<(Key, Record)>,
 }
 
 impl SqliteTxn {
-    pub fn new(link: Arc<Link>) -> Self {
-        Self { link, guards: Vec::new() }
+    pub fn new(connections: Arc<Connections>) -> Self {
+        Self { connections, guards: Vec::new() }
     }
 }
 
@@ -34,14 +34,14 @@ impl Txn for SqliteTxn {
     async fn peek(&mut self, keys: &[Key]) -> Result<Vec<Record>> {
         match keys {
             [] => Ok(Vec::new()),
-            // One statement sees one state anyway.
+            // One statement sees one snapshot anyway.
             [key] => {
                 let key = key.clone();
-                self.link.read(move |db| read::records(db, &[key])).await
+                self.connections.read(move |db| read::records(db, &[key])).await
             }
             _ => {
                 let keys = keys.to_vec();
-                self.link.read(move |db| db.snapshot(|| read::records(db, &keys))).await
+                self.connections.read(move |db| db.snapshot(|| read::records(db, &keys))).await
             }
         }
     }
@@ -49,10 +49,10 @@ impl Txn for SqliteTxn {
     async fn commit(&mut self, changes: &[Change]) -> Result<Vec<i64>, CommitError> {
         let guards = std::mem::take(&mut self.guards);
         let changes = changes.to_vec();
-        self.link
-            .write(move |db| {
-                if !hold(db, guards, &changes)? {
-                    return Err(Fault::Conflict);
+        self.connections
+            .commit(move |db| {
+                if !guards_hold(db, guards, &changes)? {
+                    return Err(DbError::Conflict);
                 }
                 apply::changes(db, &changes)
             })
@@ -60,8 +60,8 @@ impl Txn for SqliteTxn {
     }
 }
 
-/// Whether every guarded record is as it was read.
-fn hold(db: &Db, guards: Vec<(Key, Record)>, changes: &[Change]) -> Outcome<bool> {
+/// Returns whether every guarded record is as it was read.
+fn guards_hold(db: &Db, guards: Vec<(Key, Record)>, changes: &[Change]) -> DbResult<bool> {
     let (keys, seen): (Vec<Key>, Vec<Record>) = guards.into_iter().unzip();
     let now = read::records(db, &keys)?;
     Ok(keys.iter().zip(&seen).zip(&now).all(|((key, seen), now)| {
@@ -83,7 +83,7 @@ fn hold(db: &Db, guards: Vec<(Key, Record)>, changes: &[Change]) -> Outcome<bool
     }))
 }
 
-/// How many records of the chunk the plan replaces: only these are guarded then, since records
+/// Returns how many records of the chunk the plan replaces. Only these are guarded then: records
 /// appended meanwhile stay.
 fn replaced(changes: &[Change], wanted: Ino, at: u32) -> Option<usize> {
     changes.iter().find_map(|change| match change {

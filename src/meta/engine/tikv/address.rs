@@ -7,17 +7,18 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::meta::engine::{Env, masked};
 
-/// Between the prefix of the address and the keys of the volume.
+/// Separates the prefix of the address from the keys of the volume.
 const SEPARATOR: u8 = 0xFD;
 const GC_INTERVAL: Duration = Duration::from_hours(3);
-/// Old versions are asked for by readers that are still at work, of this client or another.
+/// Readers of this client or another may still need old versions.
 const MIN_GC_INTERVAL: Duration = Duration::from_hours(1);
 const LOG_SHARDS: u16 = 64;
 const MAX_LOG_SHARDS: u16 = 256;
 const LOG_SHARDS_VARIABLE: &str = "JFS_TKV_CHANGELOG_SHARDS";
 
-/// Accepted because addresses in use carry them: how another library asks for timestamps.
-const MEANINGLESS: [&str; 2] = ["open-tso-follower-proxy", "max-tso-batch-wait-interval"];
+/// Options of the Go client's library for requesting timestamps. Existing addresses contain them,
+/// so they are accepted and ignored.
+const IGNORED: [&str; 2] = ["open-tso-follower-proxy", "max-tso-batch-wait-interval"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TlsFiles {
@@ -26,41 +27,39 @@ pub(super) struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// An address, taken apart.
+/// A parsed address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
-    /// The address itself: it holds no secret.
+    /// The address as given. It contains no secret.
     pub place: String,
     pub pds: Vec<String>,
     /// What every key of the volume begins with.
     pub prefix: Vec<u8>,
     pub tls: Option<TlsFiles>,
-    /// How long old versions are kept; `None` = this client never drops them.
+    /// How long old versions are kept; `None` if this client never drops them.
     pub gc_interval: Option<Duration>,
     pub log_shards: u16,
-    /// Whether the address asks for a check of names that there is none of.
+    /// Whether the address contains `verify-cn`, which has no effect.
     pub verify_cn: bool,
 }
 
 impl Address {
     pub fn parse(url: &str, env: Env<'_>) -> Result<Self> {
-        // A password has no business here; should there be one, it is masked.
+        // Addresses have no password. If there is one all the same, errors must not show it.
         let place = masked(url);
         let fail = |what: String| Error::bad_input(format!("metadata address {place}: {what}"));
         let rest = url.strip_prefix("tikv://").unwrap_or(url);
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
         if hosts.contains('@') {
-            return Err(fail(
-                "TiKV knows no user and no password; use ca, cert and key".to_owned(),
-            ));
+            return Err(fail("TiKV has no user and no password; use ca, cert and key".to_owned()));
         }
         let pds: Vec<String> = hosts.split(',').map(str::to_owned).collect();
         if let Some(pd) = pds.iter().find(|pd| !is_endpoint(pd)) {
-            return Err(fail(format!("{pd:?} is not host:port of a PD server")));
+            return Err(fail(format!("{pd:?} is not the host:port of a PD server")));
         }
         let mut prefix = percent_decode(path.trim_start_matches('/'))
-            .ok_or_else(|| fail("bad percent-encoding in the prefix".to_owned()))?;
+            .ok_or_else(|| fail("invalid percent-encoding in the prefix".to_owned()))?;
         prefix.push(SEPARATOR);
 
         let mut options = Options { gc_interval: Some(GC_INTERVAL), ..Options::default() };
@@ -91,19 +90,20 @@ struct Options {
 impl Options {
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            _ if value.is_empty() || MEANINGLESS.contains(&name) => {}
+            _ if value.is_empty() || IGNORED.contains(&name) => {}
             "ca" => self.ca = Some(value.into()),
             "cert" => self.cert = Some(value.into()),
             "key" => self.key = Some(value.into()),
             "gc-interval" => {
-                let interval = parse_duration(value)
-                    .ok_or_else(|| format!("gc-interval: {value:?} is not a time such as 3h"))?;
+                let interval = parse_duration(value).ok_or_else(|| {
+                    format!("gc-interval: {value:?} is not a duration such as 3h")
+                })?;
                 let kept = interval.max(MIN_GC_INTERVAL);
                 self.gc_interval = (!interval.is_zero()).then_some(kept);
             }
-            // A setting of servers: whom they let call them. Clients have no callers, and the Go
-            // client checks nothing for it either. Addresses in use carry it, so it is no error;
-            // but nobody should believe that there is a check.
+            // An option of servers: which callers they accept. Clients have no callers, and the Go
+            // client ignores it too. Existing addresses contain it, so it is not an error, but
+            // the user is warned that nothing is checked.
             "verify-cn" => self.verify_cn = true,
             other => return Err(format!("unknown option {other:?}")),
         }
@@ -114,7 +114,7 @@ impl Options {
         match (self.ca.take(), self.cert.take(), self.key.take()) {
             (None, None, None) => Ok(None),
             (Some(ca), Some(cert), Some(key)) => Ok(Some(TlsFiles { ca, cert, key })),
-            _ => Err("TLS takes all of ca, cert and key".to_owned()),
+            _ => Err("TLS needs all of ca, cert and key".to_owned()),
         }
     }
 }
@@ -132,7 +132,7 @@ fn is_endpoint(text: &str) -> bool {
     !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-/// `3h`, `1h30m`, or `0`.
+/// Parses `3h`, `1h30m`, or `0`.
 fn parse_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
@@ -157,7 +157,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
     (!text.is_empty()).then(|| Duration::try_from_secs_f64(seconds).ok()).flatten()
 }
 
-/// `None` if a `%` is not followed by two hexadecimal digits.
+/// Returns `None` if a `%` is not followed by two hexadecimal digits.
 fn percent_decode(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -180,7 +180,7 @@ mod tests {
         Address::parse(url, &|_| None).expect("a good address")
     }
 
-    fn refusal(url: &str) -> String {
+    fn error_of(url: &str) -> String {
         Address::parse(url, &|_| None).expect_err("a bad address").to_string()
     }
 
@@ -194,12 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn there_may_be_several_servers() {
+    fn an_address_may_name_several_servers() {
         assert_eq!(parse("tikv://a:1,[::1]:2,c:3/x").pds, ["a:1", "[::1]:2", "c:3"]);
     }
 
     #[test]
-    fn old_versions_are_kept_for_three_hours_or_as_said() {
+    fn old_versions_are_kept_for_three_hours_unless_the_address_says_otherwise() {
         let interval = |query: &str| parse(&format!("tikv://pd:1/x{query}")).gc_interval;
         assert_eq!(interval(""), Some(Duration::from_hours(3)));
         assert_eq!(interval("?gc-interval=1h30m"), Some(Duration::from_mins(90)));
@@ -209,31 +209,31 @@ mod tests {
     }
 
     #[test]
-    fn tls_takes_three_files() {
+    fn tls_needs_three_files() {
         let files = parse("tikv://pd:1/x?ca=/a&cert=/b&key=/c").tls.expect("files");
         assert_eq!((files.ca, files.cert, files.key), ("/a".into(), "/b".into(), "/c".into()));
         assert_eq!(parse("tikv://pd:1/x?ca=&cert=&key=").tls, None);
-        assert!(refusal("tikv://pd:1/x?ca=/a").contains("all of ca, cert and key"));
+        assert!(error_of("tikv://pd:1/x?ca=/a").contains("all of ca, cert and key"));
     }
 
     #[test]
-    fn a_check_of_names_that_is_asked_for_is_remembered() {
+    fn verify_cn_is_accepted_and_reported() {
         assert!(parse("tikv://pd:1/x?verify-cn=tikv,pd").verify_cn);
         assert!(!parse("tikv://pd:1/x?verify-cn=").verify_cn);
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
-        assert!(refusal("tikv://pd/x").contains("\"pd\""));
-        assert!(refusal("tikv://pd:1,,b:2/x").contains("\"\""));
-        assert!(refusal("tikv://pd:1/x?gc-interval=soon").contains("soon"));
-        assert!(refusal("tikv://pd:1/x?what=ever").contains("\"what\""));
-        assert!(refusal("tikv://me:secret@pd:1/x").contains("no password"));
-        assert!(refusal("tikv://pd:1/%zz").contains("percent"));
+    fn errors_name_the_invalid_part() {
+        assert!(error_of("tikv://pd/x").contains("\"pd\""));
+        assert!(error_of("tikv://pd:1,,b:2/x").contains("\"\""));
+        assert!(error_of("tikv://pd:1/x?gc-interval=soon").contains("soon"));
+        assert!(error_of("tikv://pd:1/x?what=ever").contains("\"what\""));
+        assert!(error_of("tikv://me:secret@pd:1/x").contains("no password"));
+        assert!(error_of("tikv://pd:1/%zz").contains("percent"));
     }
 
     #[test]
-    fn the_environment_sets_the_shards_of_the_log() {
+    fn the_environment_sets_the_number_of_log_shards() {
         let with = |value: &'static str| {
             Address::parse("tikv://pd:1/x", &move |name| {
                 (name == LOG_SHARDS_VARIABLE).then(|| value.to_owned())

@@ -1,16 +1,16 @@
 //! The engine on TiKV: the mapping of [`super::kv`] on transactions of the `tikv-client` crate.
 //!
-//! It knows addresses, timestamps, locks and what becomes of a commit. It does not know what a key
-//! or a value means.
+//! It knows addresses, timestamps, locks and how commits end. It does not know what a key or a
+//! value means.
 
 mod address;
-mod fault;
-mod patience;
-mod phases;
-mod probe;
-mod settle;
+mod diagnose;
+mod errors;
+mod one_phase_commit;
+mod retry;
 mod store;
 mod txn;
+mod undetermined_commit;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,49 +26,51 @@ use super::kv::{KvEngine, KvStore};
 use crate::error::{Error, Result};
 use crate::policy::{OpenedFile, Policy};
 
-/// For PD to be found and to answer.
-const CONNECT: Duration = Duration::from_secs(10);
-/// For one request. The library repeats those that may be.
-const REQUEST: Duration = Duration::from_secs(5);
-/// Well above what a page of a listing can hold.
-const MESSAGE: usize = 32 << 20;
+/// Time for a PD server to respond.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for one request. The library retries requests that are safe to repeat.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest response in bytes, well above the size of one page of a listing.
+const MAX_MESSAGE: usize = 32 << 20;
 
-/// Opens the volume that `url` names.
+/// Connects to the cluster that `url` names, as far as `policy` allows: files, and the addresses of
+/// PD servers.
 pub async fn connect_under(url: &str, env: Env<'_>, policy: &Arc<Policy>) -> Result<KvEngine> {
     Ok(KvEngine::new(open_under(url, env, policy).await?))
 }
 
-/// The store below the engine, for who puts something in between.
+/// Opens the store without an engine, for tests that wrap it.
 pub async fn open(url: &str, env: Env<'_>) -> Result<Arc<dyn KvStore>> {
     open_under(url, env, &Policy::unrestricted()).await
 }
 
-/// As [`open`], as far as `policy` lets it: files, and the addresses of PD servers. Those of the
-/// servers that PD names are for the library.
+/// Like [`open`], as far as `policy` allows. It cannot restrict the addresses of TiKV servers,
+/// which the library learns from PD.
 async fn open_under(url: &str, env: Env<'_>, policy: &Arc<Policy>) -> Result<Arc<dyn KvStore>> {
     let mut address = Address::parse(url, env)?;
     may_connect(&address, policy).await?;
     if address.verify_cn {
         tracing::warn!(
-            "{}: verify-cn has no effect: it is for servers, about who calls them. \
-             Servers are known by the host names in their certificates",
+            "{}: verify-cn has no effect: it is a server option that restricts callers. \
+             Clients identify servers by the host names in their certificates",
             address.place
         );
     }
-    let mut config =
-        Config::default().with_timeout(REQUEST).with_grpc_max_decoding_message_size(MESSAGE);
+    let mut config = Config::default()
+        .with_timeout(REQUEST_TIMEOUT)
+        .with_grpc_max_decoding_message_size(MAX_MESSAGE);
     let mut opened = Vec::new();
     if let Some(files) = &mut address.tls {
         opened = open_files(files, &address.place, policy)?;
         config = config.with_security(&files.ca, &files.cert, &files.key);
     }
     let connecting = TransactionClient::new_with_config(address.pds.clone(), config);
-    let what = match timeout(CONNECT, connecting).await {
+    let what = match timeout(CONNECT_TIMEOUT, connecting).await {
         Ok(Ok(client)) => return Ok(Arc::new(TikvStore::new(client, address, opened))),
-        Ok(Err(_)) => "no PD server answered".to_owned(),
-        Err(_) => format!("no PD server answered within {} s", CONNECT.as_secs()),
+        Ok(Err(_)) => "no PD server responded".to_owned(),
+        Err(_) => format!("no PD server responded within {} s", CONNECT_TIMEOUT.as_secs()),
     };
-    let reasons = probe::explain(&address.pds, address.tls.as_ref()).await;
+    let reasons = diagnose::diagnose(&address.pds, address.tls.as_ref()).await;
     Err(Error::Unreachable { place: address.place, cause: format!("{what}: {reasons}") })
 }
 
@@ -78,7 +80,7 @@ async fn may_connect(address: &Address, policy: &Policy) -> Result<()> {
     }
     for pd in &address.pds {
         let host = pd.rsplit_once(':').map_or(pd.as_str(), |(host, _)| host);
-        // One that is not known now may be later, and others may do.
+        // A host that cannot be resolved now may be later, and the other servers may suffice.
         if let Err(error @ Error::Forbidden(_)) = policy.addresses(host, 0).await {
             return Err(error);
         }
@@ -86,21 +88,21 @@ async fn may_connect(address: &Address, policy: &Policy) -> Result<()> {
     Ok(())
 }
 
-/// Opens the files, and has the library read what was opened. It reads them again for each
-/// connection, and would say of a bad one that no server answers.
+/// Opens the TLS files and points the library to the opened descriptors. The library reads them
+/// again for each connection, and would report a bad file as an unreachable server.
 fn open_files(files: &mut TlsFiles, place: &str, policy: &Policy) -> Result<Vec<OpenedFile>> {
     let mut all = Vec::new();
     let each = [("ca", &mut files.ca), ("cert", &mut files.cert), ("key", &mut files.key)];
     for (option, path) in each {
-        let within = |error: Error| match error {
+        let with_address = |error: Error| match error {
             Error::BadInput(what) => Error::bad_input(format!("metadata address {place}: {what}")),
             other => other,
         };
-        if !is_pem(&policy.read_file(option, path).map_err(within)?) {
+        if !is_pem(&policy.read_file(option, path).map_err(with_address)?) {
             let what = format!("{option} {}: not a PEM file", path.display());
-            return Err(within(Error::BadInput(what)));
+            return Err(with_address(Error::BadInput(what)));
         }
-        let opened = policy.open_file(option, path).map_err(within)?;
+        let opened = policy.open_file(option, path).map_err(with_address)?;
         opened.path().clone_into(path);
         all.push(opened);
     }

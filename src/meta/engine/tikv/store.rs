@@ -1,4 +1,4 @@
-//! A volume in TiKV: its keys are those below one prefix.
+//! A volume in TiKV: the keys with one prefix.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,30 +11,31 @@ use tikv_client::{
 };
 
 use super::address::Address;
-use super::fault::{engine_error, odd_answer};
-use super::patience::Patience;
-use super::phases::Phases;
+use super::errors::{engine_error, unexpected_response};
+use super::one_phase_commit::OnePhaseCommit;
+use super::retry::Retry;
 use super::txn::TikvTxn;
 use crate::error::Result;
-use crate::meta::engine::kv::{KvStore, KvTxn, Pair, Scan, StoreTraits};
+use crate::meta::engine::kv::{KvStore, Pair, Scan, StoreProperties, StoreTxn};
 use crate::outage::{METADATA, Outage};
 use crate::policy::OpenedFile;
 
 /// Keys deleted by one transaction when a volume is wiped.
 const DELETES: usize = 2000;
-/// Rivals in one directory; who removes it locks as many keys.
-const SEATS: u8 = 32;
+/// How many transactions can create files in one directory at once. Removing the directory locks as
+/// many keys.
+const SHARED_LOCK_SLOTS: u8 = 32;
 
-/// Bytes of a listing that is asked for whole: sessions, quotas, rules. What may be longer is asked
-/// for by pages.
+/// Bytes of a listing that is requested as a whole: sessions, quotas, rules. Listings that may be
+/// longer are requested page by page.
 const LARGEST_LISTING: usize = 128 << 20;
 
 /// What transactions and reads share.
 pub(super) struct Cluster {
     pub client: TransactionClient,
     pub address: Address,
-    pub phases: Phases,
-    /// What the library reads again for each connection.
+    pub one_phase_commit: OnePhaseCommit,
+    /// The TLS files, which the library reads again for each connection.
     _files: Vec<OpenedFile>,
     pub outage: Outage,
 }
@@ -44,80 +45,83 @@ pub(super) struct TikvStore {
 }
 
 impl Cluster {
-    /// The key as TiKV has it.
-    pub fn full(&self, key: &[u8]) -> Key {
+    /// Returns the key as stored in TiKV.
+    pub fn with_prefix(&self, key: &[u8]) -> Key {
         [&self.address.prefix, key].concat().into()
     }
 
-    /// The key as the mapping knows it.
-    fn bare(&self, key: Key) -> Vec<u8> {
+    /// Returns the key as the mapping knows it.
+    fn without_prefix(&self, key: Key) -> Vec<u8> {
         let mut key: Vec<u8> = key.into();
         key.drain(..self.address.prefix.len().min(key.len()));
         key
     }
 
     pub async fn timestamp(&self) -> Result<Timestamp> {
-        let mut patience = Patience::new(self, "a timestamp");
+        let mut retry = Retry::new(self, "a timestamp");
         loop {
-            if let Some(now) = patience.answer(self.client.current_timestamp()).await? {
+            if let Some(now) = retry.attempt(self.client.current_timestamp()).await? {
                 return Ok(now);
             }
         }
     }
 
-    /// A view of the volume as it is at the timestamp.
+    /// Returns a view of the volume at a timestamp.
     pub fn snapshot(&self, at: Timestamp) -> Snapshot {
         self.client.snapshot(at, options())
     }
 
-    /// The values of the keys at a timestamp.
+    /// Returns the values of the keys at a timestamp.
     pub async fn values(&self, keys: &[Vec<u8>], at: &Timestamp) -> Result<Vec<Option<Bytes>>> {
-        let mut patience = Patience::new(self, "a read").over(self.span(keys));
+        let mut retry = Retry::new(self, "a read").over(self.span(keys));
         let mut values = Vec::with_capacity(keys.len());
         while values.len() < keys.len() {
             let left = &keys[values.len()..];
-            let some = &left[..left.len().min(patience.most())];
-            let full: Vec<Key> = some.iter().map(|key| self.full(key)).collect();
+            let some = &left[..left.len().min(retry.batch())];
+            let full: Vec<Key> = some.iter().map(|key| self.with_prefix(key)).collect();
             let mut view = self.snapshot(at.clone());
-            if let Some(pairs) = patience.answer(view.batch_get(full)).await? {
+            if let Some(pairs) = retry.attempt(view.batch_get(full)).await? {
                 values.extend(self.in_order(some, pairs));
             }
         }
         Ok(values)
     }
 
-    /// The pairs of a scan at a timestamp.
+    /// Returns the pairs of a scan at a timestamp.
     async fn pairs(&self, scan: &Scan, at: &Timestamp) -> Result<Vec<Pair>> {
         let (mut all, mut bytes) = (Vec::new(), 0);
         let mut scan = scan.clone();
-        let mut patience = Patience::new(self, "a listing").over(self.range(&scan));
+        let mut retry = Retry::new(self, "a listing").over(self.range(&scan));
         loop {
-            let limit = page(scan.limit, all.len(), &patience);
+            let limit = page(scan.limit, all.len(), &retry);
             if limit == 0 || scan.start >= scan.end {
                 return Ok(all);
             }
             let mut view = self.snapshot(at.clone());
             let range = self.range(&scan);
             let found: Option<Vec<Pair>> = if scan.values {
-                let pairs = patience.answer(view.scan(range, limit)).await?;
+                let pairs = retry.attempt(view.scan(range, limit)).await?;
                 pairs.map(|pairs| pairs.map(|pair| self.pair(pair, true)).collect())
             } else {
-                let keys = patience.answer(view.scan_keys(range, limit)).await?;
-                keys.map(|keys| keys.map(|key| (self.bare(key), Bytes::new())).collect())
+                let keys = retry.attempt(view.scan_keys(range, limit)).await?;
+                keys.map(|keys| keys.map(|key| (self.without_prefix(key), Bytes::new())).collect())
             };
             let Some(found) = found else { continue };
             let is_last = found.len() < limit as usize;
             bytes += found.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
             if bytes > LARGEST_LISTING {
-                return Err(odd_answer(&self.address.place, "a listing has no end"));
+                return Err(unexpected_response(&self.address.place, "an endless listing"));
             }
             if let Some((last, _)) = found.last() {
                 if !(&scan.start..&scan.end).contains(&last) {
-                    return Err(odd_answer(&self.address.place, "a listing left its range"));
+                    return Err(unexpected_response(
+                        &self.address.place,
+                        "a key outside the range of a listing",
+                    ));
                 }
                 scan = scan.after(last);
-                // Each page has its time.
-                patience.again(self.range(&scan));
+                // Each page has its own time limit.
+                retry.restart(self.range(&scan));
             }
             all.extend(found);
             if is_last {
@@ -126,77 +130,80 @@ impl Cluster {
         }
     }
 
-    /// Puts pairs in the order of the keys.
+    /// Returns the values in the order of the keys.
     pub fn in_order(
         &self,
         keys: &[Vec<u8>],
         pairs: impl Iterator<Item = KvPair>,
     ) -> Vec<Option<Bytes>> {
         let found: HashMap<Vec<u8>, Bytes> =
-            pairs.map(|KvPair(key, value)| (self.bare(key), value.into())).collect();
+            pairs.map(|KvPair(key, value)| (self.without_prefix(key), value.into())).collect();
         keys.iter().map(|key| found.get(key).cloned()).collect()
     }
 
-    /// From the first to the last of the keys.
+    /// Returns the range from the first to the last of the keys.
     pub fn span(&self, keys: &[Vec<u8>]) -> BoundRange {
         let first = keys.iter().min().map_or(&[][..], Vec::as_slice);
         let last = keys.iter().max().map_or(&[][..], Vec::as_slice);
-        (self.full(first)..=self.full(last)).into()
+        (self.with_prefix(first)..=self.with_prefix(last)).into()
     }
 
     pub fn range(&self, scan: &Scan) -> BoundRange {
-        (self.full(&scan.start)..self.full(&scan.end)).into()
+        (self.with_prefix(&scan.start)..self.with_prefix(&scan.end)).into()
     }
 
     pub fn pair(&self, pair: KvPair, values: bool) -> Pair {
         let value = if values { pair.1.into() } else { Bytes::new() };
-        (self.bare(pair.0), value)
+        (self.without_prefix(pair.0), value)
     }
 }
 
-/// A transaction here is short, so nobody keeps its locks alive: a task for each, for ten seconds,
-/// would cost more than it is worth. One that was only read from may be dropped.
+/// Transactions here are short, so no task refreshes their locks: one per transaction, running for
+/// ten seconds, would cost more than it is worth. A transaction without writes may just be dropped.
 pub(super) fn options() -> TransactionOptions {
     TransactionOptions::new_optimistic()
         .drop_check(CheckLevel::None)
         .heartbeat_option(HeartbeatOption::NoHeartbeat)
 }
 
-/// How many pairs the next request may bring.
-pub(super) fn page(limit: usize, have: usize, patience: &Patience<'_>) -> u32 {
-    u32::try_from(limit.saturating_sub(have).min(patience.most())).unwrap_or(u32::MAX)
+/// Returns how many pairs the next request may return.
+pub(super) fn page(limit: usize, have: usize, retry: &Retry<'_>) -> u32 {
+    u32::try_from(limit.saturating_sub(have).min(retry.batch())).unwrap_or(u32::MAX)
 }
 
 impl TikvStore {
     pub fn new(client: TransactionClient, address: Address, files: Vec<OpenedFile>) -> Self {
-        let (phases, outage) = (Phases::new(), Outage::new(METADATA));
-        Self { cluster: Arc::new(Cluster { client, address, phases, outage, _files: files }) }
+        let (one_phase_commit, outage) = (OnePhaseCommit::new(), Outage::new(METADATA));
+        Self {
+            cluster: Arc::new(Cluster { client, address, one_phase_commit, outage, _files: files }),
+        }
     }
 }
 
 #[async_trait]
 impl KvStore for TikvStore {
-    fn traits(&self) -> StoreTraits {
-        StoreTraits {
+    fn properties(&self) -> StoreProperties {
+        StoreProperties {
             name: "tikv",
             refuses_empty_values: true,
             log_shards: Some(self.cluster.address.log_shards),
-            // Every request of a commit names all of its keys, so a large one costs the square.
+            // Every request of a commit contains all of its keys, so the cost grows with the
+            // square.
             batch: 500,
-            seats: SEATS,
+            shared_lock_slots: SHARED_LOCK_SLOTS,
         }
     }
 
-    fn place(&self) -> &str {
+    fn address(&self) -> &str {
         &self.cluster.address.place
     }
 
-    async fn begin(&self) -> Result<Box<dyn KvTxn>> {
+    async fn begin(&self) -> Result<Box<dyn StoreTxn>> {
         Ok(Box::new(TikvTxn::begin(self.cluster.clone()).await?))
     }
 
-    /// At the latest timestamp. The protocol knows one that means "the newest value" and would save
-    /// the question for the time; the library cannot say it.
+    /// Reads at the current timestamp. The protocol has one that means "the newest value" and would
+    /// save the request for a timestamp, but the library does not support it.
     async fn get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
         let now = self.cluster.timestamp().await?;
         self.cluster.values(keys, &now).await
@@ -218,7 +225,7 @@ impl KvStore for TikvStore {
         }
     }
 
-    /// TiKV drops nothing on its own: some client has to say from when on versions are wanted.
+    /// TiKV drops nothing on its own: a client has to set the time from which versions are kept.
     async fn drop_old_versions(&self) -> Result<()> {
         let Some(interval) = self.cluster.address.gc_interval else { return Ok(()) };
         let mut point = self.cluster.timestamp().await?;

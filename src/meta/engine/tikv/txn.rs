@@ -1,9 +1,10 @@
-//! Transactions: snapshot isolation, made serialisable by locking what was read.
+//! Transactions: snapshot isolation, made serializable by locking what was read.
 //!
-//! TiKV checks that nobody else committed to the keys that a transaction writes. Keys that it only
-//! read are written too, then, as locks: they leave no value. Places, which everyone who works in a
-//! directory reads, would make everyone wait for everyone. So a place has seats, keys beside it
-//! that never have a value: whoever relies on it locks one of them, and whoever ends it locks all.
+//! TiKV checks that nobody else committed to the keys that a transaction writes. So keys that were
+//! only read are written too, as locks, which leave no value. Everyone who creates a file in a
+//! directory reads its attr, and these locks would make them wait for each other. So a directory
+//! has slots: keys next to its attr that never have a value. A shared lock on the directory is a
+//! lock on one of them, and an exclusive lock is a lock on all.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,101 +14,102 @@ use bytes::Bytes;
 use tikv_client::{Error as Cause, TimestampExt, Transaction};
 use tokio::time::timeout;
 
-use super::fault::{PATIENCE, declines, engine_error, out_of_patience, refuses};
-use super::patience::Patience;
-use super::settle::{Before, Outcome, Trace, settle};
+use super::errors::{TIME_LIMIT, declines_one_phase, engine_error, is_rejection, timed_out};
+use super::retry::Retry;
 use super::store::{Cluster, options, page};
+use super::undetermined_commit::{OldValue, Outcome, WrittenKey, determine_outcome};
 use crate::error::{Error, Result};
 use crate::meta::engine::CommitError;
-use crate::meta::engine::kv::{KvTxn, Pair, Scan};
+use crate::meta::engine::kv::{Pair, Scan, StoreTxn};
 
-/// How many seats a place has is the store's matter; here, what follows the place's key.
-const MAX_SEATS: u8 = 32;
-/// Looks at a commit whose end is not known.
-const SETTLING: usize = 3;
+/// An exclusive lock takes all of these.
+const MAX_SLOTS: u8 = 32;
+/// How often to check the outcome of an undetermined commit.
+const OUTCOME_CHECKS: usize = 3;
 
 pub(super) struct TikvTxn {
     cluster: Arc<Cluster>,
     inner: Transaction,
-    /// Whether it may be committed by the request that writes its keys.
+    /// Whether it may commit in one phase.
     one_phase: bool,
     /// What was read, by key.
-    seen: HashMap<Vec<u8>, Option<Bytes>>,
-    /// What must not change though it is not written.
+    read: HashMap<Vec<u8>, Option<Bytes>>,
+    /// Keys that must not change although they are not written.
     guards: BTreeSet<Vec<u8>>,
     writes: BTreeMap<Vec<u8>, Option<Bytes>>,
 }
 
 impl TikvTxn {
     pub async fn begin(cluster: Arc<Cluster>) -> Result<Self> {
-        let mut patience = Patience::new(&cluster, "beginning a transaction");
-        let one_phase = cluster.phases.one();
+        let mut retry = Retry::new(&cluster, "beginning a transaction");
+        let one_phase = cluster.one_phase_commit.is_enabled();
         let inner = loop {
             let options = if one_phase { options().try_one_pc() } else { options() };
             let begun = cluster.client.begin_with_options(options);
-            if let Some(inner) = patience.answer(begun).await? {
+            if let Some(inner) = retry.attempt(begun).await? {
                 break inner;
             }
         };
-        let (seen, guards, writes) = (HashMap::new(), BTreeSet::new(), BTreeMap::new());
-        Ok(Self { cluster, inner, one_phase, seen, guards, writes })
+        let (read, guards, writes) = (HashMap::new(), BTreeSet::new(), BTreeMap::new());
+        Ok(Self { cluster, inner, one_phase, read, guards, writes })
     }
 
-    /// Hands writes and locks over, the writes first: the primary should be one of them.
+    /// Passes writes and locks to the library, writes first: one of them should become the primary
+    /// key.
     async fn fill(&mut self) -> Result<(), Cause> {
         for (key, value) in &self.writes {
-            let key = self.cluster.full(key);
+            let key = self.cluster.with_prefix(key);
             match value {
                 Some(value) => self.inner.put(key, value.to_vec()).await?,
                 None => self.inner.delete(key).await?,
             }
         }
         let locks = self.guards.iter().filter(|key| !self.writes.contains_key(*key));
-        let locks: Vec<_> = locks.map(|key| self.cluster.full(key)).collect();
+        let locks: Vec<_> = locks.map(|key| self.cluster.with_prefix(key)).collect();
         self.inner.lock_keys(locks).await
     }
 
-    /// What the commit leaves if it goes through and nobody comes after it, and what was there
-    /// before, where that is known.
-    fn traces(&self) -> Vec<Trace> {
-        let trace = |(key, new): (&Vec<u8>, &Option<Bytes>)| Trace {
+    /// Returns the keys that the commit writes, with their new values and, where known, the old
+    /// ones.
+    fn written_keys(&self) -> Vec<WrittenKey> {
+        let write = |(key, new): (&Vec<u8>, &Option<Bytes>)| WrittenKey {
             key: key.clone(),
-            old: self.seen.get(key).cloned().map_or(Before::Unread, Before::Read),
+            old: self.read.get(key).cloned().map_or(OldValue::Unread, OldValue::Read),
             new: new.clone(),
         };
-        self.writes.iter().map(trace).collect()
+        self.writes.iter().map(write).collect()
     }
 
-    /// A commit whose end is not known: makes sure that it has ended, and looks how.
-    async fn find_out(&mut self, cause: Error) -> Result<(), CommitError> {
+    /// Ends a commit whose outcome is not known, and finds out how it ended.
+    async fn resolve_undetermined(&mut self, cause: Error) -> Result<(), CommitError> {
         let start = self.inner.start_timestamp();
         let Some(primary) = self.writes.keys().next() else {
             return Err(CommitError::Failed(cause));
         };
         let primary = primary.clone();
-        for _ in 0..SETTLING {
-            match settle(&self.cluster, &primary, &start, &self.traces()).await {
+        for _ in 0..OUTCOME_CHECKS {
+            match determine_outcome(&self.cluster, &primary, &start, &self.written_keys()).await {
                 Outcome::Applied => return Ok(()),
-                Outcome::Absent => {
-                    // Safe only now: the primary key has decided, so no other key can differ from
-                    // it. Should it fail, the locks expire.
+                Outcome::NotApplied => {
+                    // Safe only now: the primary key has decided, and all other keys follow it. If
+                    // this fails, the locks expire.
                     self.roll_back().await;
                     return Err(CommitError::Conflict);
                 }
-                Outcome::NeverBegun if self.roll_back().await || !self.one_phase => {
+                Outcome::NotStarted if self.roll_back().await || !self.one_phase => {
                     return Err(CommitError::Conflict);
                 }
-                // It has arrived meanwhile, most likely.
-                Outcome::NeverBegun => {}
-                Outcome::Unclear => break,
+                // Most likely it has arrived meanwhile.
+                Outcome::NotStarted => {}
+                Outcome::Undetermined => break,
             }
         }
         Err(CommitError::Unknown(cause))
     }
 
-    /// Takes back what a refused commit has locked, and says whether it is all taken back.
+    /// Removes the locks of a rejected commit. Returns whether all of them were removed.
     async fn roll_back(&mut self) -> bool {
-        match timeout(PATIENCE, self.inner.rollback()).await {
+        match timeout(TIME_LIMIT, self.inner.rollback()).await {
             Ok(Ok(())) => true,
             Ok(Err(cause)) => {
                 tracing::debug!("{}", engine_error(&self.cluster.address.place, &cause));
@@ -117,56 +119,56 @@ impl TikvTxn {
         }
     }
 
-    /// A commit that was answered with a refusal. In one phase that may be the answer to a
-    /// repetition, after the first request came through and its answer was lost. But what is
-    /// committed cannot be rolled back, so that tells.
-    async fn refused(&mut self, cause: Error) -> Result<(), CommitError> {
+    /// Handles the rejection of a commit. In one phase it may be the response to a retry, after the
+    /// first request was applied and its response was lost. The rollback shows it: what is
+    /// committed cannot be rolled back.
+    async fn rejected(&mut self, cause: Error) -> Result<(), CommitError> {
         if self.roll_back().await || !self.one_phase {
             return Err(CommitError::Conflict);
         }
-        self.find_out(cause).await
+        self.resolve_undetermined(cause).await
     }
 }
 
 #[async_trait]
-impl KvTxn for TikvTxn {
+impl StoreTxn for TikvTxn {
     async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
         let cluster = self.cluster.clone();
-        let mut patience = Patience::new(&cluster, "a read").over(cluster.span(keys));
+        let mut retry = Retry::new(&cluster, "a read").over(cluster.span(keys));
         let mut values = Vec::with_capacity(keys.len());
         while values.len() < keys.len() {
             let left = &keys[values.len()..];
-            let some = &left[..left.len().min(patience.most())];
-            let full: Vec<_> = some.iter().map(|key| cluster.full(key)).collect();
-            if let Some(pairs) = patience.answer(self.inner.batch_get(full)).await? {
+            let some = &left[..left.len().min(retry.batch())];
+            let full: Vec<_> = some.iter().map(|key| cluster.with_prefix(key)).collect();
+            if let Some(pairs) = retry.attempt(self.inner.batch_get(full)).await? {
                 values.extend(cluster.in_order(some, pairs));
             }
         }
         for (key, value) in keys.iter().zip(&values) {
             self.guards.insert(key.clone());
-            self.seen.insert(key.clone(), value.clone());
+            self.read.insert(key.clone(), value.clone());
         }
         Ok(values)
     }
 
-    /// Guards the keys that it found. Who adds one guards the node that it belongs to.
+    /// Guards the keys that it finds. A transaction that adds a key guards the node it belongs to.
     async fn scan(&mut self, scan: &Scan) -> Result<Vec<Pair>> {
         let cluster = self.cluster.clone();
-        let mut patience = Patience::new(&cluster, "a listing").over(cluster.range(scan));
+        let mut retry = Retry::new(&cluster, "a listing").over(cluster.range(scan));
         let mut scan = scan.clone();
         let mut all: Vec<Pair> = Vec::new();
         loop {
-            let limit = page(scan.limit, all.len(), &patience);
+            let limit = page(scan.limit, all.len(), &retry);
             if limit == 0 || scan.start >= scan.end {
                 break;
             }
-            let asked = self.inner.scan(cluster.range(&scan), limit);
-            let Some(pairs) = patience.answer(asked).await? else { continue };
+            let request = self.inner.scan(cluster.range(&scan), limit);
+            let Some(pairs) = retry.attempt(request).await? else { continue };
             let found: Vec<Pair> = pairs.map(|pair| cluster.pair(pair, scan.values)).collect();
             let is_last = found.len() < limit as usize;
             if let Some((last, _)) = found.last() {
                 scan = scan.after(last);
-                patience.again(cluster.range(&scan));
+                retry.restart(cluster.range(&scan));
             }
             all.extend(found);
             if is_last {
@@ -189,15 +191,15 @@ impl KvTxn for TikvTxn {
         self.guards.insert(key.to_vec());
     }
 
-    fn share(&mut self, key: &[u8], seat: u8) {
+    fn lock_shared(&mut self, key: &[u8], slot: u8) {
         self.guards.remove(key);
-        self.guards.insert(seat_of(key, seat));
+        self.guards.insert(slot_key(key, slot));
     }
 
-    fn seize(&mut self, key: &[u8]) {
-        // Who writes the value itself takes no seat.
+    fn lock_exclusive(&mut self, key: &[u8]) {
+        // A transaction that writes the value itself uses no slot.
         self.guards.insert(key.to_vec());
-        self.guards.extend((0..MAX_SEATS).map(|seat| seat_of(key, seat)));
+        self.guards.extend((0..MAX_SLOTS).map(|slot| slot_key(key, slot)));
     }
 
     fn version(&self) -> u64 {
@@ -212,21 +214,25 @@ impl KvTxn for TikvTxn {
         let place = &cluster.address.place;
         let failed = |cause: &Cause| CommitError::Failed(engine_error(place, cause));
         self.fill().await.map_err(|cause| failed(&cause))?;
-        match timeout(PATIENCE, self.inner.commit()).await {
+        match timeout(TIME_LIMIT, self.inner.commit()).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(cause)) => {
                 let error = engine_error(place, &cause);
-                if declines(&cause) {
-                    cluster.phases.declined();
+                if declines_one_phase(&cause) {
+                    cluster.one_phase_commit.pause();
                 }
-                if refuses(&cause) { self.refused(error).await } else { self.find_out(error).await }
+                if is_rejection(&cause) {
+                    self.rejected(error).await
+                } else {
+                    self.resolve_undetermined(error).await
+                }
             }
-            Err(_) => self.find_out(out_of_patience(place, "a commit")).await,
+            Err(_) => self.resolve_undetermined(timed_out(place, "a commit")).await,
         }
     }
 }
 
-/// Deletes keys whatever they hold.
+/// Deletes keys regardless of their values.
 pub(super) async fn delete(cluster: Arc<Cluster>, keys: Vec<Pair>) -> Result<()> {
     let place = cluster.address.place.clone();
     let mut txn = TikvTxn::begin(cluster).await?;
@@ -234,7 +240,7 @@ pub(super) async fn delete(cluster: Arc<Cluster>, keys: Vec<Pair>) -> Result<()>
         txn.delete(key);
     }
     match txn.commit().await {
-        // Whoever wrote one of them meanwhile: the next look at the range finds it.
+        // If another client wrote one of them meanwhile, the next scan finds it.
         Ok(()) | Err(CommitError::Conflict) => Ok(()),
         Err(CommitError::Failed(error)) => Err(error),
         Err(CommitError::Unknown(cause)) => {
@@ -243,11 +249,11 @@ pub(super) async fn delete(cluster: Arc<Cluster>, keys: Vec<Pair>) -> Result<()>
     }
 }
 
-/// A key that no record has: an attr's key ends where this one goes on. It never has a value, so no
-/// client ever sees it.
-fn seat_of(place: &[u8], seat: u8) -> Vec<u8> {
-    let mut key = Vec::with_capacity(place.len() + 1);
-    key.extend_from_slice(place);
-    key.push(seat);
+/// Returns the key of a slot. It extends the key of an attr, so no record has it. It never has a
+/// value, so no client ever sees it.
+fn slot_key(attr: &[u8], slot: u8) -> Vec<u8> {
+    let mut key = Vec::with_capacity(attr.len() + 1);
+    key.extend_from_slice(attr);
+    key.push(slot);
     key
 }

@@ -10,7 +10,7 @@ use crate::meta::op::content::charge_growth::charge_growth;
 use crate::meta::record::attr::flag;
 use crate::meta::record::changelog::LogOp;
 use crate::meta::record::chunk::CHUNK_BITS;
-use crate::meta::record::view::view;
+use crate::meta::record::visible_slices;
 use crate::meta::record::{CHUNK_SIZE, Slice, SliceSize};
 use crate::meta::{Ino, MetaTxn, Operation, Plan, TxnLock};
 
@@ -137,7 +137,7 @@ fn visible_fragments(index: u32, records: &[Slice], range: &Range<u64>) -> Vec<(
             fragments.push((begin - range.start, Slice { off, len, ..fragment }));
         }
     };
-    for fragment in view(records) {
+    for fragment in visible_slices(records) {
         clip(fragment, pos);
         pos += u64::from(fragment.len);
     }

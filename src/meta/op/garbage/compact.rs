@@ -3,8 +3,8 @@
 use crate::error::Result;
 use crate::meta::engine::{Change, Key};
 use crate::meta::op::garbage::delete_chunk::{Released, release};
+use crate::meta::record::Compaction;
 use crate::meta::record::changelog::LogOp;
-use crate::meta::record::compaction::Compaction;
 use crate::meta::record::{Slice, SliceSize};
 use crate::meta::{Ino, MetaTxn, Operation, Plan, SliceId, TxnLock};
 

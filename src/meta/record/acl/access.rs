@@ -1,29 +1,30 @@
-//! What a rule means: whom it lets in, and how it goes together with mode bits.
+//! Access checks by ACL rules, and how rules and mode bits are derived from each other.
 
 use super::{AclEntry, AclRule};
 use crate::meta::record::Attr;
 
-/// The bits of a mode that rules say nothing about: setuid, setgid, sticky.
+/// The mode bits that rules do not contain: setuid, setgid, sticky.
 const SPECIAL: u16 = 0o7000;
 
 impl AclRule {
-    /// Says nothing: storing it removes the rule.
+    /// Returns whether the rule has no class and no entry. Storing it removes the rule of a node.
     pub fn is_empty(&self) -> bool {
         *self == Self::empty()
     }
 
-    /// Says no more than mode bits can.
+    /// Returns whether mode bits can express the whole rule.
     pub fn is_minimal(&self) -> bool {
         self.users.is_empty() && self.groups.is_empty() && self.mask == Self::UNSET
     }
 
-    /// The nine permission bits a node with this rule shows: the mask stands for the group.
+    /// Returns the nine permission bits of a node with this rule: the mask takes the place of the
+    /// group bits.
     pub fn mode(&self) -> u16 {
         let group = if self.is_minimal() { self.group } else { self.mask };
         (self.owner & 7) << 6 | (group & 7) << 3 | self.other & 7
     }
 
-    /// Changes the rule as chmod does, keeping named entries and (with a mask) the group.
+    /// Changes the rule as chmod does. Keeps named entries and, if there is a mask, the group.
     pub fn set_mode(&mut self, mode: u16) {
         let group = if self.is_minimal() { &mut self.group } else { &mut self.mask };
         *group = mode >> 3 & 7;
@@ -31,7 +32,7 @@ impl AclRule {
         self.other = mode & 7;
     }
 
-    /// Takes the classes that are not given from mode bits; a mask stays as it is.
+    /// Sets the classes that are unset from mode bits, except the mask.
     pub fn fill_from_mode(&mut self, mode: u16) {
         for (class, shift) in [(&mut self.owner, 6), (&mut self.group, 3), (&mut self.other, 0)] {
             if *class == Self::UNSET {
@@ -40,8 +41,8 @@ impl AclRule {
         }
     }
 
-    /// What a node created with `mode` in a directory with this default rule gets: its mode, and
-    /// its access rule if mode bits are not enough. The umask plays no part.
+    /// Returns the mode, and the access rule if mode bits are not enough, of a node created with
+    /// `mode` in a directory with this default rule. The umask is not applied.
     pub fn for_child(&self, mode: u16) -> (u16, Option<AclRule>) {
         if self.is_minimal() {
             return (mode & (SPECIAL | self.mode()), None);
@@ -55,8 +56,9 @@ impl AclRule {
         (mode & SPECIAL | rule.mode(), Some(rule))
     }
 
-    /// Whether a caller may do all of `want` (rwx bits) with a node of these owners. The first
-    /// class that fits decides; among groups, any that grants is enough. Root is nobody special.
+    /// Returns whether a caller has all permissions in `want` (rwx bits) on a node. The first class
+    /// that matches the caller decides; among groups, one that grants them is enough. Root is not
+    /// treated specially.
     pub fn permits(
         &self,
         uid: u32,
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_rule_that_says_nothing_is_empty() {
+    fn only_a_rule_without_classes_and_entries_is_empty() {
         assert!(AclRule::empty().is_empty());
         for some in [rule(0, 0, 0, 0), AclRule { mask: 7, ..AclRule::empty() }, sample()] {
             assert!(!some.is_empty(), "{some:?}");
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_that_are_not_given_come_from_the_mode() {
+    fn unset_classes_come_from_the_mode() {
         let mut partial = AclRule { mask: 7, other: 1, ..AclRule::empty() };
         partial.fill_from_mode(0o754);
         assert_eq!(partial, rule(7, 5, 7, 1));
@@ -155,8 +157,8 @@ mod tests {
 
     #[test]
     fn rules_change_as_the_go_client_changes_them() {
-        // What it stored for a file made 0666 in a directory with the sample as default, and for
-        // a file with the sample after chmod 0640.
+        // What it stored for a file created with 0666 in a directory with the sample as default
+        // rule, and for a file with the sample after chmod 0640.
         let child = hex("0006 0004 0006 0004 00000001 000003e8 0007 00000000");
         let changed = hex("0006 0004 0004 0000 00000001 000003e8 0007 00000000");
         let (mode, access) = sample().for_child(0o666);
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_class_that_fits_decides() {
+    fn the_first_matching_class_decides() {
         let rule = AclRule {
             users: vec![named(10, 7), named(11, 6), named(12, 0)],
             groups: vec![named(21, 4), named(22, 3)],
@@ -175,27 +177,27 @@ mod tests {
         };
         let may =
             |uid, gids: &[u32], want| rule.permits(uid, |gid| gids.contains(&gid), &node(), want);
-        // The owner, though also named.
+        // The owner class applies even if the owner is also a named user.
         assert!(may(10, &[], 4) && !may(10, &[], 2));
-        // Named users, within the mask, whatever their groups.
+        // Named users are limited by the mask; their groups do not matter.
         assert!(may(11, &[], 6) && !may(11, &[], 1));
         assert!(!may(12, &[21], 4));
-        // Groups: the mask takes x from the owning one; any that grants all is enough.
+        // The mask removes x from the owning group; one group that grants everything is enough.
         assert!(!may(13, &[20], 1));
         assert!(may(13, &[20, 21], 4) && may(13, &[21, 22], 2));
         assert!(!may(13, &[21, 22], 6));
-        // Others, only if no group fits.
+        // The other class applies only if no group matches.
         assert!(may(13, &[23], 7) && !may(13, &[20], 4));
     }
 
     #[test]
-    fn wanting_nothing_is_always_permitted() {
+    fn an_empty_request_is_always_permitted() {
         assert!(rule(0, 0, 0, 0).permits(1, |_| true, &node(), 0));
     }
 
     proptest! {
         #[test]
-        fn a_minimal_rule_permits_what_its_mode_bits_do(
+        fn a_minimal_rule_permits_the_same_as_its_mode_bits(
             mode in 0u16..0o1000, uid in 9u32..12, gid in 19u32..22, want in 0u16..8
         ) {
             let mut rule = AclRule::empty();
@@ -208,7 +210,7 @@ mod tests {
         }
 
         #[test]
-        fn a_rule_shows_the_mode_it_was_changed_to(rule in rules(), mode in 0u16..0o1000) {
+        fn set_mode_is_reflected_by_mode(rule in rules(), mode in 0u16..0o1000) {
             let mut changed = rule.clone();
             changed.set_mode(mode);
             prop_assert_eq!(changed.mode(), mode);

@@ -1,5 +1,5 @@
-//! Rules as Linux passes them in `system.posix_acl_*` attributes: a version, then one 8-byte entry
-//! per class or name, all little-endian.
+//! ACL rules in the form of Linux's `system.posix_acl_*` attributes: a version, then one 8-byte
+//! entry per class or name, all little-endian.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 const VERSION: u32 = 2;
 const ENTRY_LEN: usize = 8;
-/// The id of entries that name nobody.
+/// The id of entries without a name.
 const NO_ID: u32 = u32::MAX;
 
 const OWNER: u16 = 0x01;
@@ -26,14 +26,14 @@ impl AclKind {
         }
     }
 
-    /// Which rule an attribute stands for, if any.
+    /// Returns which rule an attribute holds, if any.
     pub fn from_xattr_name(name: &[u8]) -> Option<Self> {
         [Self::Access, Self::Default].into_iter().find(|kind| kind.xattr_name().as_bytes() == name)
     }
 }
 
 impl AclRule {
-    /// The attribute's value.
+    /// Encodes the rule as the value of the attribute.
     pub fn to_xattr(&self) -> Bytes {
         let entries = 4 + self.users.len() + self.groups.len();
         let mut out = BytesMut::with_capacity(4 + entries * ENTRY_LEN);
@@ -54,8 +54,8 @@ impl AclRule {
         out.freeze()
     }
 
-    /// The rule in an attribute's value; what the kernel would not take is invalid. Classes may be
-    /// missing, and none at all is the empty rule.
+    /// Decodes the value of the attribute. Values that the kernel would not accept are invalid.
+    /// Classes may be missing; without any, the rule is empty.
     pub fn from_xattr(mut raw: &[u8]) -> Result<Self> {
         if raw.len() % ENTRY_LEN != 4 || raw.get_u32_le() != VERSION {
             return Err(Error::Invalid);
@@ -112,7 +112,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_rule_is_an_attribute_both_ways() {
+    fn a_rule_encodes_and_decodes_as_an_attribute() {
         assert_eq!(sample().to_xattr(), &RAW[..]);
         assert_eq!(AclRule::from_xattr(&RAW).unwrap(), sample());
     }
@@ -126,12 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn no_entries_are_the_empty_rule() {
+    fn a_value_without_entries_is_the_empty_rule() {
         assert!(AclRule::from_xattr(&[2, 0, 0, 0]).unwrap().is_empty());
     }
 
     #[test]
-    fn what_the_kernel_would_not_take_is_invalid() {
+    fn values_that_the_kernel_rejects_are_invalid() {
         let entry = |tag: u8, perm: u8| [tag, 0, perm, 0, 1, 0, 0, 0];
         let with = |entries: &[[u8; 8]]| [&[2, 0, 0, 0], entries.concat().as_slice()].concat();
         for raw in [
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_known_by_name() {
+    fn attribute_names_identify_the_kind() {
         for kind in [AclKind::Access, AclKind::Default] {
             assert_eq!(AclKind::from_xattr_name(kind.xattr_name().as_bytes()), Some(kind));
         }
@@ -159,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_passed_comes_back(rule in rules(), mode in 0u16..0o1000) {
+        fn an_encoded_rule_decodes_to_the_same(rule in rules(), mode in 0u16..0o1000) {
             let mut rule = rule;
             rule.fill_from_mode(mode);
             rule.mask = rule.mode() >> 3 & 7;

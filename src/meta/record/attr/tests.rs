@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::super::hex;
 use super::*;
 
-/// A dump of the Go client's, and what it says.
+/// Bytes that the Go client stored, and the attrs that they encode.
 fn golden() -> [(&'static str, Attr); 8] {
     let time = |sec, nsec| Timestamp { sec, nsec };
     let second = 0x6afa_7dc7;
@@ -99,7 +99,7 @@ fn golden() -> [(&'static str, Attr); 8] {
 }
 
 #[test]
-fn stored_attrs_read_and_write() {
+fn stored_attrs_decode_and_encode() {
     for (raw, attr) in golden() {
         assert_eq!(Attr::decode(&hex(raw)).unwrap(), attr);
         assert_eq!(attr.encode(), hex(raw));
@@ -113,12 +113,12 @@ fn very_old_attrs_have_no_parent() {
         let old = Attr::decode(&hex(raw)[..len]).unwrap();
         assert_eq!(old, Attr { parent: Ino::NONE, ..attr.clone() });
     }
-    // One without the pad byte.
+    // Without the pad byte.
     assert_eq!(Attr::decode(&hex(raw)[..71]).unwrap(), *attr);
 }
 
 #[test]
-fn damaged_attrs_are_refused() {
+fn damaged_attrs_are_errors() {
     let raw = hex(golden()[0].0);
     assert!(Attr::decode(&raw[..62]).is_err());
     for kind in [0x0, 0x8, 0xf] {
@@ -175,7 +175,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(attr in attrs(), has_acl: bool, has_tier: bool) {
+    fn an_encoded_attr_decodes_to_the_same(attr in attrs(), has_acl: bool, has_tier: bool) {
         let mut attr = attr;
         if !has_acl {
             (attr.access_acl, attr.default_acl) = (0, 0);

@@ -14,7 +14,7 @@ fn lines(of: &[(LogOp<'_>, &str)]) {
 
 const HOUR: Ino = Ino(9_223_372_032_828_243_969);
 
-// All lines are the Go client's, for the same operations on Redis.
+// All lines were written by the Go client for the same operations on Redis.
 
 #[test]
 fn a_line_has_its_time_session_and_count() {
@@ -269,7 +269,7 @@ fn lines_of_usage_and_counters() {
 
 proptest! {
     #[test]
-    fn escaped_bytes_can_be_read_back(raw: Vec<u8>) {
+    fn escaped_bytes_can_be_unescaped(raw: Vec<u8>) {
         let escaped = Escaped(&raw).to_string();
         prop_assert!(escaped.bytes().all(|b| (32..127).contains(&b) && !b",()\"\\".contains(&b)));
         let mut rest = escaped.bytes();

@@ -1,10 +1,11 @@
-//! One owner's ranges: what locking and unlocking make of them.
+//! Locking and unlocking ranges of one owner.
 //!
-//! Ranges are sorted by start and do not overlap; adjacent ones of one kind and process are one.
+//! Ranges are sorted by start and do not overlap; adjacent ones of the same kind and process are
+//! merged.
 
 use super::PlockRange;
 
-/// The ranges with `new` among them, in place of what it covers.
+/// Returns the ranges with `new`, which replaces everything it covers.
 pub fn lock(ranges: &[PlockRange], new: PlockRange) -> Vec<PlockRange> {
     if new.start > new.end {
         return ranges.to_vec();
@@ -23,7 +24,7 @@ pub fn lock(ranges: &[PlockRange], new: PlockRange) -> Vec<PlockRange> {
     ranges
 }
 
-/// The ranges without `start..=end`.
+/// Returns the ranges without `start..=end`.
 pub fn unlock(ranges: &[PlockRange], start: u64, end: u64) -> Vec<PlockRange> {
     if start > end {
         return ranges.to_vec();
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn adjacent_ranges_of_one_kind_and_process_become_one() {
+    fn adjacent_ranges_of_one_kind_and_process_are_merged() {
         let held = [range(Read, 1, 0, 4), range(Read, 1, 10, 14)];
         assert_eq!(lock(&held, range(Read, 1, 5, 9)), [range(Read, 1, 0, 14)]);
         assert_eq!(lock(&held, range(Read, 2, 5, 9)).len(), 3);
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn unlocking_cuts_ranges() {
+    fn unlocking_truncates_ranges() {
         let held = [range(Read, 1, 0, 9), range(Write, 1, 10, 19)];
         assert_eq!(unlock(&held, 5, 5), [range(Read, 1, 0, 4), range(Read, 1, 6, 9), held[1]]);
         assert_eq!(unlock(&held, 9, 10), [range(Read, 1, 0, 8), range(Write, 1, 11, 19)]);
@@ -103,7 +104,7 @@ mod tests {
         assert_eq!(unlock(&held, 5, 4), held);
     }
 
-    /// Locks (or with no kind, unlocks) of one owner on 24 bytes, in order.
+    /// Locks (or, without a kind, unlocks) of one owner on 24 bytes, in order.
     fn steps() -> impl Strategy<Value = Vec<(Option<LockKind>, u32, u64, u64)>> {
         let kind = prop::sample::select(&[None, Some(Read), Some(Write)]);
         prop::collection::vec((kind, 1u32..3, 0u64..24, 0u64..24), 0..30)
@@ -111,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranges_say_what_each_byte_would(steps in steps()) {
+        fn ranges_match_a_lock_per_byte(steps in steps()) {
             let mut bytes = [None; 24];
             let mut ranges = Vec::new();
             for (kind, pid, start, end) in steps {

@@ -1,4 +1,4 @@
-//! What a setting may say: defaults of a fresh volume, and the limits of each field.
+//! Defaults of a new volume, and the allowed values of each field.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use super::{Setting, Tier};
 use crate::error::{Error, Result};
 use crate::meta::record::version::MAX_META_VERSION;
 
-/// Letters of a UUID as everyone writes it, with hyphens.
+/// Length of a UUID in its usual form, with hyphens.
 const UUID_LEN: usize = 36;
 const MIN_BLOCK: u64 = 64 << 10;
 const MAX_BLOCK: u64 = 16 << 20;
 const MAX_SHARDS: i64 = 256;
-/// More than that is beyond what the Go client can count in.
+/// The Go client overflows above this.
 const MAX_TRASH_DAYS: i64 = 106_751;
 
 /// How blocks are compressed.
@@ -26,7 +26,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// By its name in any case; empty is none.
+    /// Parses a name in any case; an empty one means none.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name.to_ascii_lowercase().as_str() {
             "" | "none" => Self::None,
@@ -37,14 +37,15 @@ impl Compression {
     }
 }
 
-/// Block size in KiB for a wish in bytes: the next lower power of two within 64 KiB and 16 MiB.
+/// Returns the block size in KiB for a requested size in bytes: the next lower power of two, from
+/// 64 KiB to 16 MiB.
 pub fn block_size_for(bytes: u64) -> i64 {
     let rounded = if bytes == 0 { 0 } else { 1 << bytes.ilog2() };
     (rounded.clamp(MIN_BLOCK, MAX_BLOCK) >> 10).cast_signed()
 }
 
 impl Setting {
-    /// A fresh volume with every default; the bucket is still to be named.
+    /// Creates the setting of a new volume with all defaults, without a bucket.
     pub fn new(name: &str, uuid: Uuid) -> Result<Self> {
         check_name(name)?;
         Ok(Self {
@@ -57,14 +58,14 @@ impl Setting {
             encrypt_algo: "aes256gcm-rsa".to_owned(),
             trash_days: 1,
             meta_version: MAX_META_VERSION,
-            // The first release that keeps dir stats.
+            // The first release with dir stats.
             min_client_version: "1.1.0-A".to_owned(),
             dir_stats: true,
             ..Self::default()
         })
     }
 
-    /// Shuts out clients that would damage what the volume's features store.
+    /// Excludes clients that would damage the records of the volume's features.
     pub fn require_clients_for_features(&mut self) {
         if self.enable_acl {
             self.require_client("1.2.0-A");
@@ -86,7 +87,7 @@ impl Setting {
         })
     }
 
-    /// Whether every field a user may choose is one this client would write.
+    /// Returns an error if a field that users choose has a value that this client would not write.
     pub fn check(&self) -> Result<()> {
         check_name(&self.name)?;
         self.compression()?;
@@ -119,25 +120,26 @@ impl Setting {
 }
 
 impl Setting {
-    /// Whether a setting that was stored by whomever can be used. What it says becomes sizes of
-    /// memory, names of objects and of directories, so nothing is taken that no client writes.
+    /// Returns an error if a stored setting is not safe to use. Its values become sizes of memory
+    /// and names of objects and directories, so values that no client writes are refused.
     pub fn check_stored(&self) -> Result<()> {
         let refuse =
             |what: String| Error::Refused(format!("the volume's setting is refused: {what}"));
         self.check().map_err(|error| refuse(error.to_string()))?;
         if Uuid::try_parse(&self.uuid).is_err() || self.uuid.len() != UUID_LEN {
-            return Err(refuse(format!("UUID {:?} is none", shortened(&self.uuid))));
+            return Err(refuse(format!("UUID {:?} is invalid", shortened(&self.uuid))));
         }
         Ok(())
     }
 }
 
-/// What is told of a text that may be long.
+/// Returns the start of a text that may be long, for errors.
 fn shortened(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
-/// Names become object prefixes and bucket labels: 3 to 63 of `a-z`, `0-9`, `-`, no `-` at an end.
+/// Volume names become object prefixes and bucket labels: 3 to 63 of `a-z`, `0-9` and `-`, without
+/// a `-` at either end.
 fn check_name(name: &str) -> Result<()> {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let is_valid = (3..=63).contains(&name.len())
@@ -168,12 +170,12 @@ fn check_tag(tag: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn fresh() -> Setting {
+    fn new_setting() -> Setting {
         Setting::new("vol", Uuid::nil()).unwrap()
     }
 
     #[test]
-    fn names_of_volumes_are_bounded() {
+    fn volume_names_are_checked() {
         let longest = "a".repeat(63);
         for name in ["abc", "a-b", "0a9", "a--b", &longest] {
             Setting::new(name, Uuid::nil()).unwrap();
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn block_sizes_round_down_into_their_limits() {
+    fn block_sizes_are_rounded_down_and_clamped() {
         for (bytes, kib) in [
             (0, 64),
             (1, 64),
@@ -201,21 +203,21 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_setting_is_valid() {
-        fresh().check().unwrap();
+    fn a_new_setting_is_valid() {
+        new_setting().check().unwrap();
     }
 
     #[test]
-    fn each_bad_field_is_named() {
+    fn errors_name_the_invalid_field() {
         let bad = [
-            (Setting { compression: "gzip".into(), ..fresh() }, "compression \"gzip\""),
-            (Setting { block_size: 100, ..fresh() }, "block size 100"),
-            (Setting { block_size: -64, ..fresh() }, "block size -64"),
-            (Setting { block_size: 32768, ..fresh() }, "block size 32768"),
-            (Setting { shards: 257, ..fresh() }, "shards 257"),
-            (Setting { shards: -1, ..fresh() }, "shards -1"),
-            (Setting { trash_days: -1, ..fresh() }, "trash days -1"),
-            (Setting { trash_days: i64::MAX, ..fresh() }, "trash days 9223372036854775807"),
+            (Setting { compression: "gzip".into(), ..new_setting() }, "compression \"gzip\""),
+            (Setting { block_size: 100, ..new_setting() }, "block size 100"),
+            (Setting { block_size: -64, ..new_setting() }, "block size -64"),
+            (Setting { block_size: 32768, ..new_setting() }, "block size 32768"),
+            (Setting { shards: 257, ..new_setting() }, "shards 257"),
+            (Setting { shards: -1, ..new_setting() }, "shards -1"),
+            (Setting { trash_days: -1, ..new_setting() }, "trash days -1"),
+            (Setting { trash_days: i64::MAX, ..new_setting() }, "trash days 9223372036854775807"),
         ];
         for (setting, what) in bad {
             let error = setting.check().unwrap_err().to_string();
@@ -224,23 +226,25 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_setting_that_nobody_writes_is_refused_by_field() {
-        fresh().check_stored().unwrap();
-        Setting { uuid: Uuid::new_v4().to_string(), ..fresh() }.check_stored().unwrap();
+    fn an_unsafe_stored_setting_is_refused_with_the_field() {
+        new_setting().check_stored().unwrap();
+        Setting { uuid: Uuid::new_v4().to_string(), ..new_setting() }.check_stored().unwrap();
         for kib in [-1, 0, 1, 3, 32, 100, 100_000, i64::MIN, i64::MAX] {
-            let told = Setting { block_size: kib, ..fresh() }.check_stored().unwrap_err();
+            let told = Setting { block_size: kib, ..new_setting() }.check_stored().unwrap_err();
             assert!(told.to_string().contains(&format!("block size {kib} KiB")), "{told}");
         }
         for kib in (6..=14).map(|power| 1 << power) {
-            Setting { block_size: kib, ..fresh() }.check_stored().unwrap();
+            Setting { block_size: kib, ..new_setting() }.check_stored().unwrap();
         }
         for name in ["../../..", "a/b", "..", "", "a\0b", &"a".repeat(1 << 20)] {
-            let told = Setting { name: name.to_owned(), ..fresh() }.check_stored().unwrap_err();
+            let told =
+                Setting { name: name.to_owned(), ..new_setting() }.check_stored().unwrap_err();
             let told = told.to_string();
             assert!(told.contains("volume name") && told.len() < 1000, "{told}");
         }
         for uuid in ["", "..", "../../x", "{00000000-0000-0000-0000-000000000000}", "0"] {
-            let told = Setting { uuid: uuid.to_owned(), ..fresh() }.check_stored().unwrap_err();
+            let told =
+                Setting { uuid: uuid.to_owned(), ..new_setting() }.check_stored().unwrap_err();
             assert!(told.to_string().contains("UUID"), "{told}");
         }
     }
@@ -255,14 +259,14 @@ mod tests {
             ("k=", false),
             ("a=b=c", false),
         ] {
-            let mut setting = fresh();
+            let mut setting = new_setting();
             setting.tiers_mut().insert(1, Tier { id: 1, tag: tag.into(), ..Tier::default() });
             assert_eq!(setting.check().is_ok(), is_valid, "{tag:?}");
         }
     }
 
     #[test]
-    fn compression_is_known_in_any_case() {
+    fn compression_names_match_in_any_case() {
         for (name, want) in [
             ("", Some(Compression::None)),
             ("none", Some(Compression::None)),
@@ -275,12 +279,12 @@ mod tests {
     }
 
     #[test]
-    fn features_shut_out_clients_that_do_not_know_them() {
+    fn features_exclude_clients_that_do_not_support_them() {
         for (setting, min) in [
-            (fresh(), "1.1.0-A"),
-            (Setting { enable_acl: true, ..fresh() }, "1.2.0-A"),
-            (Setting { ranger_service: "s".into(), ..fresh() }, "1.3.0-A"),
-            (Setting { enable_acl: true, kerb_conf: "k".into(), ..fresh() }, "1.4.0-A"),
+            (new_setting(), "1.1.0-A"),
+            (Setting { enable_acl: true, ..new_setting() }, "1.2.0-A"),
+            (Setting { ranger_service: "s".into(), ..new_setting() }, "1.3.0-A"),
+            (Setting { enable_acl: true, kerb_conf: "k".into(), ..new_setting() }, "1.4.0-A"),
         ] {
             let mut setting = setting;
             setting.require_clients_for_features();

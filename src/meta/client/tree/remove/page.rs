@@ -138,7 +138,7 @@ impl Remover<'_> {
     /// Takes the next names to remove together: no inode twice, since each removal changes its
     /// node.
     fn take_batch(&self, left: &mut Vec<(Name, Entry)>) -> Option<Vec<(Name, Entry)>> {
-        let size = self.meta.engine.traits().batch;
+        let size = self.meta.engine.properties().batch;
         let mut inos = HashSet::new();
         let mut batch = Vec::new();
         let mut rest = Vec::new();

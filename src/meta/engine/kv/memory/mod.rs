@@ -1,4 +1,4 @@
-//! A store in memory, for tests and measurements: every name is one store of this process.
+//! A store in memory, for tests and benchmarks. Each name is one store of this process.
 
 mod faults;
 
@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 pub use faults::{Fault, Faults};
 
-use super::store::{KvStore, KvTxn, Pair, Scan, StoreTraits};
+use super::store::{KvStore, Pair, Scan, StoreProperties, StoreTxn};
 use crate::error::{Error, Result};
 use crate::meta::engine::CommitError;
 use crate::sync::Mutex;
@@ -21,18 +21,18 @@ static NAMED: LazyLock<Mutex<HashMap<String, Arc<MemoryStore>>>> = LazyLock::new
 pub struct MemoryStore {
     place: String,
     log_shards: Option<u16>,
-    cells: Arc<Mutex<Cells>>,
+    contents: Arc<Mutex<Contents>>,
     faults: Arc<Faults>,
 }
 
 #[derive(Default)]
-struct Cells {
-    map: BTreeMap<Vec<u8>, Cell>,
+struct Contents {
+    map: BTreeMap<Vec<u8>, VersionedValue>,
     /// The version of the last transaction begun or committed.
     clock: u64,
 }
 
-struct Cell {
+struct VersionedValue {
     value: Bytes,
     /// The commit that wrote it.
     version: u64,
@@ -42,50 +42,50 @@ struct Cell {
 type Versions = Vec<(Vec<u8>, u64)>;
 
 impl MemoryStore {
-    /// A store that only the holders of this value know.
+    /// Creates a store without a name.
     pub fn new() -> Arc<Self> {
         Arc::new(Self::at("memkv://".to_owned(), None))
     }
 
-    /// As [`MemoryStore::new`], with a change log kept in shards as on TiKV.
+    /// Like [`MemoryStore::new`], with a sharded change log as on TiKV.
     pub fn with_log_shards(shards: u16) -> Arc<Self> {
         Arc::new(Self::at("memkv://".to_owned(), Some(shards)))
     }
 
-    /// The store of that name; it lives as long as the process.
+    /// Returns the store of that name. It lives as long as the process.
     pub fn named(name: &str) -> Arc<Self> {
         let mut stores = NAMED.lock();
         let make = || Arc::new(Self::at(format!("memkv://{name}"), None));
         stores.entry(name.to_owned()).or_insert_with(make).clone()
     }
 
-    /// What goes wrong with the next commits.
+    /// Returns the faults that the next commits will run into.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// Every pair, to compare with what another client would store.
+    /// Returns every pair, to compare with what another client would store.
     pub fn dump(&self) -> Vec<Pair> {
-        let cells = self.cells.lock();
-        cells.map.iter().map(|(key, cell)| (key.clone(), cell.value.clone())).collect()
+        let contents = self.contents.lock();
+        contents.map.iter().map(|(key, stored)| (key.clone(), stored.value.clone())).collect()
     }
 
-    /// Sets one value past all transactions, as another client might.
-    pub fn plant(&self, key: Vec<u8>, value: impl Into<Bytes>) {
-        self.cells.lock().apply([(key, Some(value.into()))]);
+    /// Sets one value outside all transactions, as another client might.
+    pub fn overwrite(&self, key: Vec<u8>, value: impl Into<Bytes>) {
+        self.contents.lock().apply([(key, Some(value.into()))]);
     }
 
     fn at(place: String, log_shards: Option<u16>) -> Self {
-        Self { place, log_shards, cells: Arc::default(), faults: Arc::default() }
+        Self { place, log_shards, contents: Arc::default(), faults: Arc::default() }
     }
 }
 
-impl Cells {
+impl Contents {
     fn get(&self, key: &[u8]) -> (Option<Bytes>, Option<u64>) {
-        self.map.get(key).map(|cell| (cell.value.clone(), cell.version)).unzip()
+        self.map.get(key).map(|stored| (stored.value.clone(), stored.version)).unzip()
     }
 
-    fn scan<'a>(&'a self, scan: &Scan) -> impl Iterator<Item = (&'a Vec<u8>, &'a Cell)> {
+    fn scan<'a>(&'a self, scan: &Scan) -> impl Iterator<Item = (&'a Vec<u8>, &'a VersionedValue)> {
         let range = if scan.start < scan.end {
             scan.start.clone()..scan.end.clone()
         } else {
@@ -95,12 +95,13 @@ impl Cells {
     }
 
     fn pairs(&self, scan: &Scan) -> Vec<Pair> {
-        let value = |cell: &Cell| if scan.values { cell.value.clone() } else { Bytes::new() };
-        self.scan(scan).map(|(key, cell)| (key.clone(), value(cell))).collect()
+        let value =
+            |stored: &VersionedValue| if scan.values { stored.value.clone() } else { Bytes::new() };
+        self.scan(scan).map(|(key, stored)| (key.clone(), value(stored))).collect()
     }
 
     fn versions(&self, scan: &Scan) -> Versions {
-        self.scan(scan).map(|(key, cell)| (key.clone(), cell.version)).collect()
+        self.scan(scan).map(|(key, stored)| (key.clone(), stored.version)).collect()
     }
 
     fn tick(&mut self) -> u64 {
@@ -112,7 +113,7 @@ impl Cells {
         let version = self.tick();
         for (key, value) in writes {
             match value {
-                Some(value) => self.map.insert(key, Cell { value, version }),
+                Some(value) => self.map.insert(key, VersionedValue { value, version }),
                 None => self.map.remove(&key),
             };
         }
@@ -121,25 +122,25 @@ impl Cells {
 
 #[async_trait]
 impl KvStore for MemoryStore {
-    fn traits(&self) -> StoreTraits {
-        StoreTraits {
+    fn properties(&self) -> StoreProperties {
+        StoreProperties {
             name: "memkv",
             refuses_empty_values: false,
             log_shards: self.log_shards,
             batch: 1666,
-            seats: 0,
+            shared_lock_slots: 0,
         }
     }
 
-    fn place(&self) -> &str {
+    fn address(&self) -> &str {
         &self.place
     }
 
-    async fn begin(&self) -> Result<Box<dyn KvTxn>> {
+    async fn begin(&self) -> Result<Box<dyn StoreTxn>> {
         Ok(Box::new(MemoryTxn {
-            version: self.cells.lock().tick(),
+            version: self.contents.lock().tick(),
             place: self.place.clone(),
-            cells: self.cells.clone(),
+            contents: self.contents.clone(),
             faults: self.faults.clone(),
             points: HashMap::new(),
             scans: Vec::new(),
@@ -148,16 +149,16 @@ impl KvStore for MemoryStore {
     }
 
     async fn get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
-        let cells = self.cells.lock();
-        Ok(keys.iter().map(|key| cells.get(key).0).collect())
+        let contents = self.contents.lock();
+        Ok(keys.iter().map(|key| contents.get(key).0).collect())
     }
 
     async fn scan(&self, scan: &Scan) -> Result<Vec<Pair>> {
-        Ok(self.cells.lock().pairs(scan))
+        Ok(self.contents.lock().pairs(scan))
     }
 
     async fn wipe(&self) -> Result<()> {
-        self.cells.lock().map.clear();
+        self.contents.lock().map.clear();
         Ok(())
     }
 }
@@ -165,21 +166,21 @@ impl KvStore for MemoryStore {
 struct MemoryTxn {
     version: u64,
     place: String,
-    cells: Arc<Mutex<Cells>>,
+    contents: Arc<Mutex<Contents>>,
     faults: Arc<Faults>,
-    /// The version that was first seen of each key; `None` if it was not there.
+    /// The version of each key when it was first read; `None` if it did not exist.
     points: HashMap<Vec<u8>, Option<u64>>,
     scans: Vec<(Scan, Versions)>,
     writes: Vec<(Vec<u8>, Option<Bytes>)>,
 }
 
 #[async_trait]
-impl KvTxn for MemoryTxn {
+impl StoreTxn for MemoryTxn {
     async fn get(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>> {
-        let cells = self.cells.lock();
+        let contents = self.contents.lock();
         let mut values = Vec::with_capacity(keys.len());
         for key in keys {
-            let (value, version) = cells.get(key);
+            let (value, version) = contents.get(key);
             self.points.entry(key.clone()).or_insert(version);
             values.push(value);
         }
@@ -187,9 +188,9 @@ impl KvTxn for MemoryTxn {
     }
 
     async fn scan(&mut self, scan: &Scan) -> Result<Vec<Pair>> {
-        let cells = self.cells.lock();
-        self.scans.push((scan.clone(), cells.versions(scan)));
-        Ok(cells.pairs(scan))
+        let contents = self.contents.lock();
+        self.scans.push((scan.clone(), contents.versions(scan)));
+        Ok(contents.pairs(scan))
     }
 
     fn put(&mut self, key: Vec<u8>, value: Bytes) {
@@ -206,20 +207,20 @@ impl KvTxn for MemoryTxn {
 
     async fn commit(&mut self) -> Result<(), CommitError> {
         let lost = || {
-            let cause = "the answer was lost on purpose".to_owned();
+            let cause = "the response was lost on purpose".to_owned();
             CommitError::Unknown(Error::Unreachable { place: self.place.clone(), cause })
         };
         let fault = self.faults.next();
-        let mut cells = self.cells.lock();
-        let holds = self.points.iter().all(|(key, version)| cells.get(key).1 == *version)
-            && self.scans.iter().all(|(scan, versions)| cells.versions(scan) == *versions);
+        let mut contents = self.contents.lock();
+        let holds = self.points.iter().all(|(key, version)| contents.get(key).1 == *version)
+            && self.scans.iter().all(|(scan, versions)| contents.versions(scan) == *versions);
         match fault {
             _ if !holds => return Err(CommitError::Conflict),
             Some(Fault::Conflict) => return Err(CommitError::Conflict),
             Some(Fault::LostUnapplied) => return Err(lost()),
             Some(Fault::LostApplied) | None => {}
         }
-        cells.apply(std::mem::take(&mut self.writes));
+        contents.apply(std::mem::take(&mut self.writes));
         match fault {
             Some(Fault::LostApplied) => Err(lost()),
             _ => Ok(()),

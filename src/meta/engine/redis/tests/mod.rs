@@ -16,7 +16,11 @@ mod stored;
 mod usage;
 mod volume;
 
-use super::super::{Change, CommitError, Engine, Key, Record};
+use super::super::{
+    AclRecords as _, Change, ChangeLogRecords as _, CommitError, CounterRecords as _, Engine,
+    GarbageRecords as _, Key, Listings as _, Record, SessionRecords as _, SettingRecords as _,
+    UsageRecords as _,
+};
 use super::RedisEngine;
 use crate::meta::record::{Attr, Entry, FileKind, Slice};
 use crate::meta::{Ino, Name, SliceId, Timestamp};

@@ -51,8 +51,8 @@ async fn the_address_chooses_this_engine() {
     let server = Server::start();
     for url in [server.url(), format!("127.0.0.1:{}/1", server.port)] {
         let engine = connect_any(&url).await.unwrap();
-        assert_eq!((engine.name(), engine.place()), ("redis", url.as_str()));
-        assert!(engine.traits().usage_in_commit);
+        assert_eq!((engine.name(), engine.address()), ("redis", url.as_str()));
+        assert!(engine.properties().usage_in_commit);
     }
     let error = connect_any("gopher://h/1").await.map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("gopher"), "{error}");

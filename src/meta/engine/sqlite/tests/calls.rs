@@ -1,4 +1,4 @@
-//! Engine calls that need no plan.
+//! Calls of the record traits.
 
 use super::*;
 use crate::meta::engine::{HeldKind, StoredSession};
@@ -6,7 +6,7 @@ use crate::meta::record::{AclEntry, AclRule, Counter, DirStat, LockKind, Quota, 
 use crate::meta::{LockOwner, Sid};
 
 #[tokio::test]
-async fn counters_add_up_also_where_there_is_no_row() {
+async fn a_counter_without_a_row_counts_from_zero() {
     let volume = Volume::new().await;
     let engine = &volume.engine;
     assert_eq!(engine.add_counter(Counter::NextInode, 1024).await.unwrap(), 1026);
@@ -17,7 +17,7 @@ async fn counters_add_up_also_where_there_is_no_row() {
 }
 
 #[tokio::test]
-async fn an_election_is_won_once_in_its_time() {
+async fn a_job_is_claimed_once_per_interval() {
     let volume = Volume::new().await;
     let claim = |now| volume.engine.claim(Counter::LastCleanupTrash, now, 100);
     assert!(claim(1000).await.unwrap());
@@ -28,7 +28,7 @@ async fn an_election_is_won_once_in_its_time() {
 }
 
 #[tokio::test]
-async fn sessions_come_and_go() {
+async fn sessions_are_added_extended_and_removed() {
     let volume = Volume::new().await;
     let engine = &volume.engine;
     engine.put_session(Sid(1), 100, b"{}").await.unwrap();
@@ -47,10 +47,10 @@ async fn sessions_come_and_go() {
 }
 
 #[tokio::test]
-async fn sessions_of_old_clients_are_seen_and_removed() {
+async fn sessions_of_old_clients_are_listed_and_removed() {
     let volume = Volume::new().await;
     volume
-        .beside()
+        .other_connection()
         .execute_batch(
             "CREATE TABLE `jfs_session` (`sid` INTEGER PRIMARY KEY NOT NULL, \
              `heartbeat` INTEGER NOT NULL, `info` BLOB NULL);
@@ -101,7 +101,7 @@ async fn rules_get_the_next_id() {
 }
 
 #[tokio::test]
-async fn dir_stats_that_are_missing_or_would_turn_negative_are_answered() {
+async fn dir_stats_that_are_missing_or_would_turn_negative_are_returned() {
     let volume = Volume::new().await;
     let engine = &volume.engine;
     let stat = |length, space, inodes| DirStat { length, space, inodes };
@@ -136,7 +136,7 @@ async fn quotas_of_directories_users_and_groups_are_kept_apart() {
     engine.add_quota_usage(&more).await.unwrap();
     assert_eq!(engine.quota(dir).await.unwrap(), Some(quota(100, 15)));
     assert_eq!(engine.quota(user).await.unwrap(), Some(quota(200, 15)));
-    // Every user is counted; a directory only once it has a quota.
+    // Usage is counted for every user, but only for directories with a quota.
     let counted = Quota { max_space: -1, max_inodes: -1, used_space: 1, used_inodes: 1 };
     assert_eq!(engine.quota(QuotaKey::User(0)).await.unwrap(), Some(counted));
     assert_eq!(engine.quota(QuotaKey::Dir(Ino(6))).await.unwrap(), None);
@@ -172,7 +172,7 @@ async fn the_change_log_is_read_from_a_version_on_and_trimmed() {
 }
 
 #[tokio::test]
-async fn wiping_leaves_nothing_and_lets_the_volume_be_made_again() {
+async fn a_wiped_volume_can_be_formatted_again() {
     let volume = Volume::new().await;
     volume.apply(&[Change::PutAttr(Ino(5), file_attr())]).await.unwrap();
     volume.engine.wipe().await.unwrap();

@@ -1,8 +1,8 @@
-//! Rows that do not decode are errors that name them.
+//! Rows that cannot be decoded are errors that name the row.
 
 use super::*;
 use crate::error::Error;
-use crate::meta::engine::{Cursor, OddEntry};
+use crate::meta::engine::{Cursor, InvalidEntry};
 use crate::meta::record::QuotaKey;
 
 async fn damaged(volume: &Volume, key: Key, words: &[&str]) {
@@ -16,19 +16,19 @@ async fn damaged(volume: &Volume, key: Key, words: &[&str]) {
 async fn a_chunk_of_the_wrong_length_names_its_table_and_inode() {
     let volume = Volume::new().await;
     let sql = "INSERT INTO jfs_chunk (inode, indx, slices) VALUES (5, 3, zeroblob(25))";
-    volume.beside().execute_batch(sql).unwrap();
+    volume.other_connection().execute_batch(sql).unwrap();
     damaged(&volume, Key::Chunk(Ino(5), 3), &["table chunk", "inode 5", "indx 3", "25 bytes"])
         .await;
 }
 
 #[tokio::test]
-async fn a_node_with_impossible_columns_names_them() {
+async fn a_node_with_invalid_columns_names_them() {
     let volume = Volume::new().await;
     for ino in [5, 6, 7] {
         volume.apply(&[Change::PutAttr(Ino(ino), file_attr())]).await.unwrap();
     }
     volume
-        .beside()
+        .other_connection()
         .execute_batch(
             "UPDATE jfs_node SET type = 9 WHERE inode = 5;
              UPDATE jfs_node SET uid = -1 WHERE inode = 6;
@@ -44,18 +44,18 @@ async fn a_node_with_impossible_columns_names_them() {
 async fn an_entry_of_an_unknown_type_names_directory_and_name() {
     let volume = Volume::new().await;
     let sql = "INSERT INTO jfs_edge (parent, name, inode, type) VALUES (1, x'6162', 5, 0)";
-    volume.beside().execute_batch(sql).unwrap();
+    volume.other_connection().execute_batch(sql).unwrap();
     damaged(&volume, Key::Entry(Ino(1), name("ab")), &["table edge", "parent 1", "ab"]).await;
     let page = volume.engine.list(Ino(1), &Cursor::Start, 10).await.unwrap();
     assert!(page.entries.is_empty());
-    assert_eq!(page.odd, [OddEntry { name: "ab".into(), entry: None }]);
+    assert_eq!(page.invalid, [InvalidEntry { name: "ab".into(), entry: None }]);
 }
 
 #[tokio::test]
 async fn damaged_locks_rules_and_quotas_are_named() {
     let volume = Volume::new().await;
     volume
-        .beside()
+        .other_connection()
         .execute_batch(
             "INSERT INTO jfs_flock (inode, sid, owner, ltype) VALUES (5, 1, 2, 88);
              INSERT INTO jfs_plock (inode, sid, owner, records) VALUES (5, 1, 2, x'00');

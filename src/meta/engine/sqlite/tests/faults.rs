@@ -7,9 +7,9 @@ use crate::error::Error;
 use crate::meta::record::Counter;
 
 #[tokio::test]
-async fn a_lock_held_for_a_while_is_waited_for() {
+async fn a_commit_waits_for_a_lock_held_for_a_short_time() {
     let volume = Volume::with("?_timeout=100").await;
-    let lock = volume.beside();
+    let lock = volume.other_connection();
     lock.execute_batch("BEGIN IMMEDIATE").unwrap();
     let release = async {
         // Longer than one timeout.
@@ -21,9 +21,9 @@ async fn a_lock_held_for_a_while_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_lock_held_for_too_long_is_an_error_that_says_so() {
+async fn a_lock_held_for_too_long_is_reported() {
     let volume = Volume::with("?_timeout=20").await;
-    let lock = volume.beside();
+    let lock = volume.other_connection();
     lock.execute_batch("BEGIN IMMEDIATE").unwrap();
     let start = Instant::now();
     let outcome = volume.apply(&[Change::PutAttr(Ino(5), file_attr())]).await;
@@ -39,9 +39,9 @@ async fn a_lock_held_for_too_long_is_an_error_that_says_so() {
 }
 
 #[tokio::test]
-async fn reads_go_on_while_another_process_writes() {
+async fn reads_continue_while_another_process_writes() {
     let volume = Volume::with("?_timeout=20").await;
-    let lock = volume.beside();
+    let lock = volume.other_connection();
     lock.execute_batch("BEGIN IMMEDIATE; UPDATE jfs_counter SET value = 77").unwrap();
     assert_eq!(volume.engine.counter(Counter::NextInode).await.unwrap(), 2);
     lock.execute_batch("COMMIT").unwrap();
@@ -49,7 +49,7 @@ async fn reads_go_on_while_another_process_writes() {
 }
 
 #[tokio::test]
-async fn without_a_write_ahead_log_it_works_as_well() {
+async fn reads_and_writes_work_without_a_write_ahead_log() {
     let volume = Arc::new(Volume::with("?_journal=DELETE").await);
     assert_eq!(volume.value::<String>("PRAGMA journal_mode"), "delete");
     let tasks: Vec<_> = (100..120)
@@ -67,13 +67,13 @@ async fn without_a_write_ahead_log_it_works_as_well() {
 }
 
 #[tokio::test]
-async fn a_full_database_fails_the_commit_and_nothing_else() {
+async fn a_full_database_fails_only_the_commit() {
     let volume = Volume::new().await;
     let pages: i64 = volume.value("PRAGMA page_count");
     volume
         .engine
-        .link
-        .change(move |db| db.run_once(&format!("PRAGMA max_page_count = {}", pages + 2)))
+        .connections
+        .write(move |db| db.run_once(&format!("PRAGMA max_page_count = {}", pages + 2)))
         .await
         .unwrap();
     let large = Bytes::from(vec![7; 1 << 20]);
@@ -85,21 +85,23 @@ async fn a_full_database_fails_the_commit_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_closed_engine_answers_with_an_error() {
+async fn calls_of_a_closed_engine_fail() {
     let volume = Volume::new().await;
     volume.engine.close().await.unwrap();
     let error = volume.engine.load_setting().await.unwrap_err();
     assert!(error.to_string().contains("closed"), "{error}");
     assert!(volume.apply(&[Change::PutAttr(Ino(5), file_attr())]).await.is_err());
-    // The last connection leaves one file behind.
+    // Closing the last connection removes the journal files.
     assert!(!volume.path.with_extension("db-wal").exists());
 }
 
 #[tokio::test]
-async fn a_thread_that_panics_leaves_nobody_waiting() {
+async fn callers_get_an_error_when_a_thread_panics() {
     let volume = Volume::new().await;
-    let lost =
-        volume.engine.link.write(|_| -> super::super::fault::Outcome<()> { panic!("on purpose") });
+    let lost = volume
+        .engine
+        .connections
+        .commit(|_| -> super::super::errors::DbResult<()> { panic!("on purpose") });
     assert!(matches!(lost.await, Err(CommitError::Unknown(_))));
     let later = volume.apply(&[Change::PutAttr(Ino(5), file_attr())]).await;
     assert!(later.is_err());
@@ -107,11 +109,11 @@ async fn a_thread_that_panics_leaves_nobody_waiting() {
 }
 
 #[tokio::test]
-async fn a_write_nobody_waits_for_is_left_out_if_it_has_not_begun() {
+async fn a_queued_write_is_skipped_when_its_caller_is_gone() {
     let volume = Volume::new().await;
-    let lock = volume.beside();
+    let lock = volume.other_connection();
     lock.execute_batch("BEGIN IMMEDIATE").unwrap();
-    // The first occupies the writer; the second is given up while it waits behind it.
+    // The first write occupies the writer; the second is cancelled while it is queued.
     let first = volume.engine.add_counter(Counter::NextChunk, 1);
     let second = async {
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -1,4 +1,4 @@
-//! Guards: a commit conflicts if, and only if, something that it read has changed.
+//! Guards: a commit conflicts if and only if a record that it read has changed.
 
 use super::*;
 use crate::meta::record::{AclRule, DirStat, LockKind, PlockRange, Quota, QuotaKey, SliceSize};
@@ -8,8 +8,8 @@ const DIR: Ino = Ino(10);
 const FILE: Ino = Ino(11);
 const SLICE: SliceSize = SliceSize { id: SliceId(7), size: 100 };
 
-/// A directory with a file that has one of everything.
-async fn furnished() -> Volume {
+/// Returns a volume with a file that has a record of every kind.
+async fn volume_with_all_records() -> Volume {
     let volume = Volume::new().await;
     volume
         .apply(&[
@@ -44,9 +44,9 @@ fn touched(ino: Ino) -> Change {
     Change::PutAttr(ino, attr)
 }
 
-/// Reads `key`, lets someone else change things, and commits.
+/// Reads `key`, applies the changes of another client, and commits.
 async fn commit_after(key: Key, others: &[Change]) -> Result<Vec<i64>, CommitError> {
-    let volume = furnished().await;
+    let volume = volume_with_all_records().await;
     let mut tx = volume.engine.begin();
     tx.read(&[key]).await.unwrap();
     volume.apply(others).await.unwrap();
@@ -86,7 +86,7 @@ async fn an_entry_is_guarded() {
 }
 
 #[tokio::test]
-async fn a_lookup_guards_the_entry_and_the_attr_behind_it() {
+async fn a_lookup_guards_the_entry_and_its_attr() {
     let key = || Key::Lookup(DIR, name("f"));
     conflicts(key(), &[touched(FILE)]).await;
     conflicts(key(), &[entry_moved(), touched(Ino(12))]).await;
@@ -95,7 +95,7 @@ async fn a_lookup_guards_the_entry_and_the_attr_behind_it() {
 }
 
 #[tokio::test]
-async fn emptiness_is_guarded() {
+async fn an_empty_directory_is_guarded() {
     conflicts(Key::HasEntries(DIR), &[Change::RemoveEntry(DIR, name("f"))]).await;
     conflicts(Key::HasEntries(FILE), &[Change::PutEntry(FILE, name("x"), file(12))]).await;
     holds(Key::HasEntries(DIR), &[Change::PutEntry(DIR, name("g"), file(12))]).await;
@@ -114,7 +114,7 @@ async fn a_chunk_is_guarded() {
 
 #[tokio::test]
 async fn replacing_slices_guards_only_those_replaced() {
-    let volume = furnished().await;
+    let volume = volume_with_all_records().await;
     let append = |id| Change::AppendSlices {
         ino: FILE,
         index: 0,
@@ -169,7 +169,7 @@ async fn locks_are_guarded() {
 }
 
 #[tokio::test]
-async fn the_rest_is_guarded_too() {
+async fn other_records_are_guarded() {
     let grown = DirStat { length: 2, space: 2, inodes: 3 };
     conflicts(Key::Sustained(Sid(1), FILE), &[Change::AddSustained(Sid(1), FILE)]).await;
     conflicts(Key::SliceRef(SLICE.id, SLICE.size), &[Change::AddSliceRef { slice: SLICE, by: 1 }])
@@ -180,7 +180,7 @@ async fn the_rest_is_guarded_too() {
 
 #[tokio::test]
 async fn a_rule_that_appears_is_a_conflict() {
-    let volume = furnished().await;
+    let volume = volume_with_all_records().await;
     let mut tx = volume.engine.begin();
     tx.read(&[Key::Acl(1)]).await.unwrap();
     let unset = AclRule::UNSET;
@@ -190,8 +190,8 @@ async fn a_rule_that_appears_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_peek_is_no_guard() {
-    let volume = furnished().await;
+async fn a_peek_does_not_guard() {
+    let volume = volume_with_all_records().await;
     let mut tx = volume.engine.begin();
     tx.peek(&[Key::Attr(FILE), Key::Attr(DIR)]).await.unwrap();
     volume.apply(&[touched(FILE)]).await.unwrap();
@@ -200,7 +200,7 @@ async fn a_peek_is_no_guard() {
 
 #[tokio::test]
 async fn guards_of_several_reads_hold_together() {
-    let volume = furnished().await;
+    let volume = volume_with_all_records().await;
     let mut tx = volume.engine.begin();
     tx.read(&[Key::Attr(DIR), Key::Entry(DIR, name("f"))]).await.unwrap();
     tx.read(&[Key::Attr(FILE)]).await.unwrap();
@@ -210,7 +210,7 @@ async fn guards_of_several_reads_hold_together() {
 
 #[tokio::test]
 async fn many_attrs_are_guarded_one_by_one() {
-    let volume = furnished().await;
+    let volume = volume_with_all_records().await;
     let inos: Vec<Ino> = (100..1400).map(Ino).collect();
     let puts: Vec<Change> = inos.iter().map(|ino| touched(*ino)).collect();
     volume.apply(&puts).await.unwrap();

@@ -3,12 +3,12 @@
 mod calls;
 mod damage;
 mod faults;
-mod golden;
-mod groups;
+mod go_client;
+mod group_commit;
 mod guards;
 mod opening;
-mod peer;
 mod records;
+mod rows;
 mod schema;
 
 use std::path::{Path, PathBuf};
@@ -17,15 +17,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tempfile::TempDir;
 
-use super::Sqlite;
+use super::SqliteEngine;
 use crate::error::Result;
-use crate::meta::engine::{Change, CommitError, Engine, Key, Record};
+use crate::meta::engine::{
+    AclRecords as _, Change, ChangeLogRecords as _, CommitError, CounterRecords as _, Engine,
+    GarbageRecords as _, Key, Listings as _, Record, SessionRecords as _, SettingRecords as _,
+    UsageRecords as _,
+};
 use crate::meta::record::{Attr, Entry, FileKind, Slice};
 use crate::meta::{Ino, Name, SliceId, Timestamp};
 
-/// A database file of its own, with a formatted volume.
+/// A new database file with a formatted volume.
 struct Volume {
-    engine: Arc<Sqlite>,
+    engine: Arc<SqliteEngine>,
     path: PathBuf,
     _dir: TempDir,
 }
@@ -46,14 +50,14 @@ impl Volume {
         Self { engine: Arc::new(engine), path, _dir: dir }
     }
 
-    /// A connection beside the engine, as another process has it.
-    fn beside(&self) -> rusqlite::Connection {
+    /// Opens a second connection, as another process would.
+    fn other_connection(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(&self.path).unwrap()
     }
 
-    /// One value, asked for in SQL.
+    /// Returns the one value that a query selects.
     fn value<T: rusqlite::types::FromSql>(&self, sql: &str) -> T {
-        self.beside().query_row(sql, [], |row| row.get(0)).unwrap()
+        self.other_connection().query_row(sql, [], |row| row.get(0)).unwrap()
     }
 
     async fn read(&self, key: Key) -> Record {
@@ -66,9 +70,9 @@ impl Volume {
     }
 }
 
-async fn open(path: &Path, parameters: &str) -> Result<Sqlite> {
+async fn open(path: &Path, parameters: &str) -> Result<SqliteEngine> {
     let url = format!("sqlite3://{}{parameters}", path.display());
-    Sqlite::open(&url, crate::policy::Policy::unrestricted()).await
+    SqliteEngine::open(&url, crate::policy::Policy::unrestricted()).await
 }
 
 fn dir_attr(mode: u16) -> Attr {

@@ -1,10 +1,10 @@
-//! Opening: addresses, files that are no database, prefixes.
+//! Opening databases: addresses, invalid files and table prefixes.
 
 use super::*;
 use crate::error::Error;
 use crate::meta::engine::connect;
 
-async fn refused(address: &str) -> String {
+async fn open_error(address: &str) -> String {
     match connect(address).await {
         Ok(_) => panic!("{address} was accepted"),
         Err(error) => error.to_string(),
@@ -12,31 +12,31 @@ async fn refused(address: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_missing_directory_is_named() {
-    let text = refused("sqlite3:///nowhere/at/all/meta.db").await;
+async fn a_missing_directory_is_reported() {
+    let text = open_error("sqlite3:///nowhere/at/all/meta.db").await;
     assert!(text.contains("/nowhere/at/all"), "{text}");
 }
 
 #[tokio::test]
-async fn a_directory_is_no_database() {
+async fn a_directory_is_not_a_database() {
     let dir = tempfile::tempdir().unwrap();
-    let text = refused(&format!("sqlite3://{}", dir.path().display())).await;
+    let text = open_error(&format!("sqlite3://{}", dir.path().display())).await;
     assert!(text.contains("directory"), "{text}");
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_named_and_left_alone() {
+async fn a_file_that_is_not_a_database_is_reported_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("notes.txt");
     let notes = "not a database, not at all\n".repeat(100);
     std::fs::write(&path, &notes).unwrap();
-    let text = refused(&format!("sqlite3://{}", path.display())).await;
+    let text = open_error(&format!("sqlite3://{}", path.display())).await;
     assert!(text.contains("notes.txt") && text.contains("not a SQLite database"), "{text}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), notes);
 }
 
 #[tokio::test]
-async fn a_new_file_holds_no_volume() {
+async fn a_new_file_has_no_volume() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open(&dir.path().join("new.db"), "").await.unwrap();
     assert_eq!(engine.load_setting().await.unwrap(), None);
@@ -46,7 +46,7 @@ async fn a_new_file_holds_no_volume() {
 }
 
 #[tokio::test]
-async fn a_database_of_something_else_holds_no_volume() {
+async fn a_database_with_other_tables_has_no_volume() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("other.db");
     let other = rusqlite::Connection::open(&path).unwrap();
@@ -59,7 +59,7 @@ async fn a_database_of_something_else_holds_no_volume() {
 }
 
 #[tokio::test]
-async fn a_database_locked_by_someone_is_an_error_that_says_so() {
+async fn a_locked_database_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("meta.db");
     let other = rusqlite::Connection::open(&path).unwrap();
@@ -81,7 +81,7 @@ async fn the_parameters_of_the_go_client_are_accepted() {
 }
 
 #[tokio::test]
-async fn other_parameters_are_refused_by_name() {
+async fn other_parameters_are_refused_with_their_names() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("meta.db");
     for (parameters, word) in [

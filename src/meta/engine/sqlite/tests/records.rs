@@ -1,4 +1,4 @@
-//! Each change and what reading it back answers.
+//! Each kind of change, and reading it back.
 
 use super::*;
 use crate::meta::engine::{Cursor, Found};
@@ -6,7 +6,7 @@ use crate::meta::record::{DirStat, Flock, LockKind, Plock, PlockRange, SliceSize
 use crate::meta::{LockOwner, Sid};
 
 #[tokio::test]
-async fn an_attr_comes_back_as_it_was_put() {
+async fn an_attr_is_read_as_it_was_written() {
     let volume = Volume::new().await;
     let attr = Attr {
         flags: 0x21,
@@ -36,8 +36,8 @@ async fn an_attr_comes_back_as_it_was_put() {
 async fn columns_of_a_later_version_survive_a_write() {
     let volume = Volume::new().await;
     volume.apply(&[Change::PutAttr(Ino(5), file_attr())]).await.unwrap();
-    let beside = volume.beside();
-    beside
+    let other_connection = volume.other_connection();
+    other_connection
         .execute_batch("ALTER TABLE jfs_node ADD future INTEGER; UPDATE jfs_node SET future = 3")
         .unwrap();
     let mut attr = file_attr();
@@ -52,13 +52,13 @@ async fn empty_columns_of_older_volumes_read_as_zero() {
     volume.apply(&[Change::PutAttr(Ino(5), file_attr())]).await.unwrap();
     let sql = "UPDATE jfs_node SET rdev = NULL, parent = NULL, access_acl_id = NULL, \
                default_acl_id = NULL, tier_id = NULL WHERE inode = 5";
-    volume.beside().execute_batch(sql).unwrap();
+    volume.other_connection().execute_batch(sql).unwrap();
     let Record::Attr(Some(attr)) = volume.read(Key::Attr(Ino(5))).await else { panic!() };
     assert_eq!((attr.rdev, attr.parent, attr.access_acl, attr.tier), (0, Ino::NONE, 0, 0));
 }
 
 #[tokio::test]
-async fn many_attrs_come_in_the_order_of_their_keys() {
+async fn many_attrs_are_returned_in_the_order_of_their_keys() {
     let volume = Volume::new().await;
     let length_of = |ino: u64| ino * 3;
     let puts: Vec<Change> = (1000..6000)
@@ -70,7 +70,7 @@ async fn many_attrs_come_in_the_order_of_their_keys() {
         .collect();
     volume.apply(&puts).await.unwrap();
     for count in [1, 3, 4, 16, 17, 256, 257, 4096] {
-        // Backwards, with a gap that does not exist and a key of another kind between.
+        // Backwards, with a node that does not exist and a key of another kind in between.
         let mut keys: Vec<Key> = (0..count).map(|i| Key::Attr(Ino(5999 - i))).collect();
         keys.insert(0, Key::Attr(Ino(7)));
         keys.insert(1, Key::HasEntries(Ino::ROOT));
@@ -113,7 +113,7 @@ async fn parents_are_counted_from_the_entries() {
 }
 
 #[tokio::test]
-async fn a_listing_comes_in_pages_in_the_order_of_bytes() {
+async fn a_listing_has_pages_in_the_order_of_bytes() {
     let volume = Volume::new().await;
     let mut names: Vec<Name> = (0..100).map(|i| name(&format!("n{i}"))).collect();
     names.extend([&b"\xff\xfe"[..], b"\x01", b"Z", b"a\x80"].map(|raw| Name::new(raw).unwrap()));
@@ -159,7 +159,7 @@ async fn names_and_values_of_any_bytes_are_kept() {
 }
 
 #[tokio::test]
-async fn appending_slices_answers_their_count() {
+async fn appending_slices_returns_their_count() {
     let volume = Volume::new().await;
     let append = |id, if_present| Change::AppendSlices {
         ino: Ino(5),
@@ -177,7 +177,7 @@ async fn appending_slices_answers_their_count() {
 }
 
 #[tokio::test]
-async fn slices_that_became_text_are_read_and_appended_to() {
+async fn slices_stored_as_text_are_read_and_appended_to() {
     let volume = Volume::new().await;
     let append = Change::AppendSlices {
         ino: Ino(5),
@@ -187,7 +187,7 @@ async fn slices_that_became_text_are_read_and_appended_to() {
     };
     volume.apply(std::slice::from_ref(&append)).await.unwrap();
     let sql = "UPDATE jfs_chunk SET slices = slices || slices";
-    volume.beside().execute_batch(sql).unwrap();
+    volume.other_connection().execute_batch(sql).unwrap();
     assert_eq!(volume.value::<String>("SELECT typeof(slices) FROM jfs_chunk"), "text");
     assert_eq!(volume.apply(&[append]).await.unwrap(), [3]);
     let all = vec![slice(1, 10); 3];
@@ -209,7 +209,7 @@ async fn references_are_counted_in_rows() {
     volume.apply(&[Change::RemoveSliceRef(known)]).await.unwrap();
     assert_eq!(volume.engine.dead_slices(10).await.unwrap(), []);
 
-    // Without a row nothing says that the objects may go.
+    // Without a row, the objects must stay.
     assert_eq!(volume.apply(&[add(lost, -1)]).await.unwrap(), [1]);
     assert_eq!(volume.read(refs(lost)).await, Record::SliceRef(0));
     assert_eq!(volume.apply(&[add(lost, 1)]).await.unwrap(), [2]);
@@ -219,7 +219,7 @@ async fn references_are_counted_in_rows() {
 }
 
 #[tokio::test]
-async fn delayed_slices_wait_for_their_time() {
+async fn delayed_slices_are_listed_by_time() {
     let volume = Volume::new().await;
     let old = vec![SliceSize { id: SliceId(1), size: 10 }, SliceSize { id: SliceId(2), size: 20 }];
     let put = |id, at, slices| Change::PutDelayed { id: SliceId(id), at, slices };

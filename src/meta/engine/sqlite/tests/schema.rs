@@ -1,8 +1,8 @@
-//! The schema: completed, refused, and equal to the Go client's.
+//! The schema: migrated, rejected, and equal to the Go client's.
 
 use rusqlite::Connection;
 
-use super::peer::Go;
+use super::go_client::Go;
 use super::*;
 
 /// Every table with its columns (type, nullness, default, key) and its indexes. The order of
@@ -19,7 +19,7 @@ fn describe(conn: &Connection) -> Vec<String> {
     strings(conn, sql)
 }
 
-/// The statements that made them.
+/// The statements that created them.
 fn statements(conn: &Connection) -> Vec<String> {
     strings(conn, "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name")
 }
@@ -33,7 +33,7 @@ fn strings(conn: &Connection, sql: &str) -> Vec<String> {
 async fn the_schema_is_that_of_the_go_client() {
     let ours = Volume::new().await;
     let theirs = Go::format(&[]);
-    let (ours, theirs) = (ours.beside(), theirs.connection());
+    let (ours, theirs) = (ours.other_connection(), theirs.connection());
     assert_eq!(describe(&ours), describe(&theirs));
     assert_eq!(statements(&ours), statements(&theirs));
 }
@@ -46,7 +46,7 @@ async fn preparing_a_volume_of_the_go_client_changes_nothing() {
     assert_eq!(statements(&go.connection()), before);
 }
 
-/// What versions up to 1.0 had not, taken away.
+/// Removes what versions up to 1.0 did not have.
 const TO_1_0: &str = "
     ALTER TABLE jfs_node DROP COLUMN atimensec;
     ALTER TABLE jfs_node DROP COLUMN mtimensec;
@@ -64,14 +64,14 @@ const TO_1_0: &str = "
     DROP TABLE jfs_change_log;";
 
 #[tokio::test]
-async fn an_old_volume_is_completed_and_keeps_its_records() {
+async fn an_old_volume_is_migrated_and_keeps_its_records() {
     let volume = Volume::new().await;
     volume.apply(&[Change::PutAttr(Ino(5), file_attr())]).await.unwrap();
-    let complete = describe(&volume.beside());
-    volume.beside().execute_batch(TO_1_0).unwrap();
+    let complete = describe(&volume.other_connection());
+    volume.other_connection().execute_batch(TO_1_0).unwrap();
     volume.engine.prepare().await.unwrap();
 
-    assert_eq!(describe(&volume.beside()), complete);
+    assert_eq!(describe(&volume.other_connection()), complete);
     let mut attr = file_attr();
     for time in [&mut attr.atime, &mut attr.mtime, &mut attr.ctime] {
         time.nsec -= time.nsec % 1000;
@@ -83,7 +83,7 @@ async fn an_old_volume_is_completed_and_keeps_its_records() {
 }
 
 #[tokio::test]
-async fn the_go_client_mounts_what_we_completed() {
+async fn the_go_client_mounts_a_migrated_volume() {
     let go = Go::format(&[]);
     go.connection().execute_batch(TO_1_0).unwrap();
     let engine = open(&go.database(), "").await.unwrap();
@@ -96,27 +96,27 @@ async fn the_go_client_mounts_what_we_completed() {
 }
 
 #[tokio::test]
-async fn tables_and_columns_beyond_ours_are_left_alone() {
+async fn additional_tables_and_columns_are_left_alone() {
     let volume = Volume::new().await;
     let more = "CREATE TABLE jfs_future (a); ALTER TABLE jfs_edge ADD colour TEXT;";
-    volume.beside().execute_batch(more).unwrap();
-    let before = statements(&volume.beside());
+    volume.other_connection().execute_batch(more).unwrap();
+    let before = statements(&volume.other_connection());
     volume.engine.prepare().await.unwrap();
-    assert_eq!(statements(&volume.beside()), before);
+    assert_eq!(statements(&volume.other_connection()), before);
 }
 
-async fn refusal(sql: &str) -> String {
+async fn prepare_error(sql: &str) -> String {
     let volume = Volume::new().await;
-    volume.beside().execute_batch(sql).unwrap();
-    let before = statements(&volume.beside());
+    volume.other_connection().execute_batch(sql).unwrap();
+    let before = statements(&volume.other_connection());
     let error = volume.engine.prepare().await.unwrap_err();
-    assert_eq!(statements(&volume.beside()), before, "nothing is changed");
+    assert_eq!(statements(&volume.other_connection()), before, "nothing is changed");
     error.to_string()
 }
 
 #[tokio::test]
-async fn a_wrong_schema_is_refused_by_table_and_column() {
-    let text = refusal(
+async fn an_incompatible_table_is_an_error_with_table_and_column() {
+    let text = prepare_error(
         "DROP TABLE jfs_symlink; CREATE TABLE jfs_symlink (inode INTEGER PRIMARY KEY, target TEXT)",
     )
     .await;
@@ -125,10 +125,10 @@ async fn a_wrong_schema_is_refused_by_table_and_column() {
         "{text}"
     );
 
-    let text = refusal("ALTER TABLE jfs_node DROP COLUMN nlink").await;
+    let text = prepare_error("ALTER TABLE jfs_node DROP COLUMN nlink").await;
     assert!(text.contains("jfs_node") && text.contains("nlink"), "{text}");
 
-    let text = refusal("DROP TABLE jfs_delfile; CREATE TABLE jfs_delfile (inode INTEGER NOT NULL, length INTEGER, expire INTEGER)").await;
+    let text = prepare_error("DROP TABLE jfs_delfile; CREATE TABLE jfs_delfile (inode INTEGER NOT NULL, length INTEGER, expire INTEGER)").await;
     assert!(
         text.contains("jfs_delfile") && text.contains("inode") && text.contains("primary key"),
         "{text}"
@@ -136,7 +136,7 @@ async fn a_wrong_schema_is_refused_by_table_and_column() {
 }
 
 #[tokio::test]
-async fn two_that_prepare_at_once_do_not_disturb_each_other() {
+async fn two_clients_can_prepare_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("meta.db");
     let (one, two) = (open(&path, "").await.unwrap(), open(&path, "").await.unwrap());

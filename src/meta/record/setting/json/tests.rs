@@ -21,14 +21,14 @@ fn encoded(setting: &Setting) -> String {
 }
 
 #[test]
-fn what_go_stored_is_written_back_byte_for_byte() {
+fn settings_of_the_go_client_are_rewritten_byte_for_byte() {
     for raw in [PLAIN, FULL, CONFIGURED] {
         assert_eq!(encoded(&Setting::decode(raw).unwrap()), text(raw));
     }
 }
 
 #[test]
-fn a_fresh_setting_is_what_go_formats() {
+fn a_new_setting_equals_that_of_the_go_client() {
     let uuid = "36d4194c-6ec5-428e-93e7-6cf2453c4436".parse().unwrap();
     let mut setting = Setting::new("plain", uuid).unwrap();
     setting.bucket = "/tmp/records/b1/".into();
@@ -78,7 +78,7 @@ fn every_field_of_a_full_setting_is_read() {
 }
 
 #[test]
-fn the_table_of_keys_is_the_struct() {
+fn the_table_of_keys_matches_the_struct() {
     let filled: Map<String, Value> = FIELDS
         .iter()
         .map(|(name, shape)| {
@@ -141,14 +141,14 @@ fn a_volume_older_than_tiers_has_its_storage_class() {
 }
 
 #[test]
-fn null_says_nothing() {
+fn null_is_ignored() {
     let setting = Setting::decode(br#"{"Name": null, "TrashDays": null, "New": null}"#).unwrap();
     assert_eq!((setting.name.as_str(), setting.trash_days), ("", 0));
     assert!(setting.unknown.contains_key("New"));
 }
 
 #[test]
-fn a_damaged_setting_is_named_without_its_values() {
+fn errors_of_a_damaged_setting_contain_no_values() {
     for (raw, cause) in [
         ("", "EOF while parsing a value at line 1 column 0"),
         (r#"{"SecretKey": 4711}"#, "SecretKey is not text"),
@@ -166,7 +166,7 @@ fn a_damaged_setting_is_named_without_its_values() {
 }
 
 #[test]
-fn what_people_see_is_indented_and_without_secrets() {
+fn displayed_settings_are_indented_and_without_secrets() {
     let shown = Setting::decode(FULL).unwrap().display().unwrap();
     assert!(shown.contains("\n  \"SecretKey\": \"removed\",\n"), "{shown}");
     assert!(shown.contains("\n  \"Tiers\": {\n    \"0\": {\n      \"ID\": 0,\n"), "{shown}");
@@ -207,7 +207,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(setting in settings()) {
+    fn an_encoded_setting_decodes_to_the_same(setting in settings()) {
         prop_assert_eq!(Setting::decode(&setting.encode().unwrap()).unwrap(), setting);
     }
 
@@ -217,7 +217,8 @@ proptest! {
     }
 }
 
-/// A setting of the Go client of which some values were replaced by odd ones, and then some bytes.
+/// A setting of the Go client with some values replaced by unusual ones, and then some bytes
+/// changed.
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let values = prop::sample::select(vec![
         json!(-1),
@@ -255,9 +256,9 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
-    /// What passes has sizes and names that can be used.
+    /// Accepted settings have usable sizes and names.
     #[test]
-    fn a_mutated_setting_is_refused_or_can_be_used(raw in mutated()) {
+    fn a_mutated_setting_is_refused_or_usable(raw in mutated()) {
         if let Ok(setting) = Setting::decode(&raw) && setting.check_stored().is_ok() {
             let kib = setting.block_size;
             prop_assert!((64..=16384).contains(&kib) && kib.count_ones() == 1);

@@ -1,0 +1,9 @@
+//! The record traits of [`KvEngine`](super::KvEngine): calls that need no plan.
+
+mod changelog;
+mod garbage;
+mod listing;
+mod sessions;
+mod update;
+mod usage;
+mod volume;
