@@ -13,7 +13,7 @@ impl From<Error> for Status {
 /// The one place where errors get their codes.
 pub fn code(error: &Error) -> Code {
     match error {
-        Error::NotFound | Error::NoSuchPlace | Error::NoAttribute => Code::NotFound,
+        Error::NotFound | Error::NoSuchAddress | Error::NoAttribute => Code::NotFound,
         Error::Exists => Code::AlreadyExists,
         Error::BadInput(_)
         | Error::Invalid
