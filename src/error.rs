@@ -1,7 +1,7 @@
-//! The one error type below the program boundary, and its mapping to errno.
+//! The error type of the library, and its mapping to errno.
 //!
-//! Variants say what is wrong. "Not found" and its kind are answers, not faults: they are never
-//! logged. Everything that [`Error::is_fault`] names is logged once, where it is handled.
+//! Variants say what is wrong. "Not found" and the like are normal results, not faults: they are never
+//! logged. An error for which [`Error::is_fault`] is true is logged once, where it is handled.
 
 use std::fmt;
 
@@ -55,52 +55,55 @@ pub enum Error {
     #[error("result too large for the buffer")]
     OutOfRange,
     #[error("no such device or address")]
-    NoSuchPlace,
+    NoSuchAddress,
     #[error("inappropriate ioctl")]
     NotTty,
     #[error("too many open files")]
     TooManyOpen,
-    /// So many bytes were asked for, and there are none.
+    /// The system has no memory for this many bytes.
     #[error("no memory for {0} bytes")]
     NoMemory(usize),
 
-    /// The caller gave something unusable: an option, an address, a setting.
+    /// An option, an address or a setting is invalid.
     #[error("{0}")]
     BadInput(String),
-    /// The administrator of this driver does not allow it; the text names what would.
+    /// The policy of this driver does not allow it. The text names the flag that would.
     #[error("{0}")]
     Forbidden(String),
-    /// There is no more of it on this node; the text names what sets the limit.
+    /// A limit of this node is reached. The text names the flag that sets it.
     #[error("{0}")]
     Exhausted(String),
-    /// This client must not touch the volume: newer metadata, a version gate, another volume.
+    /// This client must not use the volume: its metadata is newer, its setting excludes this version, or
+    /// it is another volume.
     #[error("{0}")]
     Refused(String),
-    /// The server could not be reached or stopped answering; `place` is its address, masked.
+    /// The server could not be reached or stopped answering. `place` is its address without the
+    /// password.
     #[error("{place}: {cause}")]
     Unreachable { place: String, cause: String },
-    /// The server answered with an error.
+    /// The server returned an error.
     #[error("{place}: {cause}")]
     Engine { place: String, cause: String },
     /// A stored record does not decode.
     #[error("damaged record {record}: {cause}")]
     Damaged { record: String, cause: String },
-    /// The object store failed, or answered with something that is not the object.
+    /// The object store failed, or returned something that is not the object.
     #[error("{place}: cannot {action} {key}: {cause}")]
     Storage { place: String, action: &'static str, key: String, cause: String },
-    /// The object store does not know the keys, or does not let them do it.
+    /// The object store does not know the access key, or does not permit it the request.
     #[error("{place}: cannot {action} {key}: {cause}")]
     Denied { place: String, action: &'static str, key: String, cause: String },
-    /// A block that metadata names is not in the object store.
-    #[error("{place}: block {key} is not there")]
+    /// A block that metadata refers to is not in the object store.
+    #[error("{place}: block {key} does not exist")]
     MissingBlock { place: String, key: String },
-    /// The plan's guards failed more often than any sane contention explains.
+    /// A transaction conflicted more often than any real contention explains.
     #[error("gave up on {0} after too many conflicts")]
     Contended(&'static str),
-    /// A commit was sent, its answer was lost, and looking did not settle whether it took effect.
+    /// A commit was sent, its reply was lost, and reading the records did not show whether it took
+    /// effect.
     #[error("{place}: the outcome of {what} is unknown: {cause}")]
     Unknown { place: String, what: &'static str, cause: String },
-    /// This program is wrong: a task panicked, or found what cannot be.
+    /// A defect of this program: a task panicked, or an invariant does not hold.
     #[error("internal error while {action}: {cause}")]
     Internal { action: &'static str, cause: String },
 }
@@ -118,12 +121,13 @@ impl Error {
         Self::Internal { action, cause: cause.to_string() }
     }
 
-    /// For a task that ended without a result: it panicked, unless the runtime is shutting down.
+    /// Returns the error for a task that ended without a result: it panicked, unless the runtime is
+    /// shutting down.
     pub fn lost_task(action: &'static str, lost: &JoinError) -> Self {
         if lost.is_cancelled() { Self::Interrupted } else { Self::internal(action, lost) }
     }
 
-    /// What the kernel is told.
+    /// Returns the errno for the kernel.
     pub fn errno(&self) -> Errno {
         match self {
             Self::NotFound => Errno::ENOENT,
@@ -147,7 +151,7 @@ impl Error {
             Self::TooManyLinks => Errno::EMLINK,
             Self::BrokenPipe => Errno::EPIPE,
             Self::OutOfRange => Errno::ERANGE,
-            Self::NoSuchPlace => Errno::ENXIO,
+            Self::NoSuchAddress => Errno::ENXIO,
             Self::NotTty => Errno::ENOTTY,
             Self::TooManyOpen => Errno::ENFILE,
             Self::NoMemory(_) => Errno::ENOMEM,
@@ -165,13 +169,13 @@ impl Error {
         }
     }
 
-    /// Whether this is a fault worth a log line, as opposed to an answer.
+    /// Returns whether this is a fault, which is logged, and not a normal result.
     pub fn is_fault(&self) -> bool {
         matches!(self.errno(), Errno::EIO | Errno::ENOMEM)
     }
 }
 
-/// The result of a task that is `action`; [`Error::Internal`] if it panicked.
+/// Awaits a task. `action` says what it does, for the [`Error::Internal`] if it panicked.
 pub async fn joined<T>(
     action: &'static str,
     task: impl Future<Output = Result<Result<T>, JoinError>>,
@@ -184,7 +188,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_task_that_panics_is_a_fault_and_one_that_is_cancelled_is_not() {
+    async fn a_panicked_task_is_a_fault_and_a_cancelled_one_is_not() {
         let panics = tokio::spawn(async { panic!("a defect") });
         let error = joined::<()>("testing", panics).await.unwrap_err();
         assert!(error.is_fault());

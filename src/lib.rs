@@ -1,6 +1,33 @@
 //! A JuiceFS-compatible file-system client: metadata, data path, FUSE and CSI in one library.
 //!
-//! Layers only depend downwards; `tests/layering.rs` checks it.
+//! Modules depend only on modules further down in this list; `tests/layering` checks it. To read them
+//! in order:
+//!
+//! - [`csi`]: the CSI services, controller and node
+//! - [`cli`]: the subcommands of `jfs-mount`
+//! - [`mounts`]: the volumes that a node has mounted
+//! - [`options`]: mount and format options, by the names of the Go client
+//! - [`volume`]: one volume: metadata, data and mount together
+//! - [`fuse`]: the FUSE protocol and its session with the kernel
+//! - [`vfs`]: the file system of a mount: names, handles, reads and writes
+//! - [`meta`]: metadata: operations, transactions, and the engines that store records
+//! - [`chunk`]: data: slices, blocks, and their caches
+//! - [`object`]: object stores: S3, files, memory
+//! - `tls`: TLS for clients
+//! - [`policy`]: what tenants may name
+//! - [`runtime`]: threads, memory allocator, busy polling
+//! - [`scrape`]: metrics over HTTP
+//! - `outage`: log lines at the start and end of an outage
+//! - [`page`]: page-aligned buffers that are reused
+//! - [`log`]: the log of a program
+//! - [`error`]: the error type and its errno
+//! - [`secret`]: passwords and keys that no log shows
+//! - [`slice`]: slices, as both metadata and data name them
+//! - [`sync`]: locks without poisoning
+//! - `pace`: limits on bytes per second
+//! - `figures`: metrics that are read when they are collected
+//! - `descriptors`: limits on file descriptors
+//! - `crc32c`: the checksum of objects and cached blocks
 
 pub mod buffer_pool;
 pub mod access;

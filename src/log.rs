@@ -1,4 +1,4 @@
-//! What the program says beside its results.
+//! The log of a program, on standard error.
 
 use std::fmt;
 use std::io::{self, IsTerminal};
@@ -10,19 +10,19 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 use uuid::Uuid;
 
-/// What is logged, and how.
+/// What to log, and in which format.
 pub struct Log {
-    /// Unless the environment says otherwise.
+    /// Which lines to log, unless the variable `JFS_LOG` is set.
     pub filter: String,
-    /// In front of every line; `random` stands for one that nobody else has.
+    /// A prefix for every line. `random` stands for a new UUID.
     pub id: Option<String>,
     pub color: bool,
-    /// One JSON object a line, for programs that read it.
+    /// One JSON object per line, for other programs to read.
     pub json: bool,
 }
 
 impl Log {
-    /// Results go to standard output, so that they can be piped; everything else does not.
+    /// Starts logging to standard error: standard output has only results, so that it can be piped.
     pub fn start(self) {
         let filter = EnvFilter::try_from_env("JFS_LOG");
         let filter = without_requests(filter.unwrap_or_else(|_| EnvFilter::new(self.filter)));
@@ -33,9 +33,9 @@ impl Log {
             "random" => format!("[{}] ", Uuid::new_v4()),
             id => format!("[{id}] "),
         });
-        let lines = Marked { id: id.unwrap_or_default(), inner: Format::default() };
+        let lines = PrefixedFormat { prefix: id.unwrap_or_default(), inner: Format::default() };
         let plain = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-        // Only a test could have set another before.
+        // Fails only in tests, if another test has set a subscriber before.
         let _ = if self.json {
             tracing::subscriber::set_global_default(plain.json().flatten_event(true).finish())
         } else {
@@ -45,7 +45,8 @@ impl Log {
     }
 }
 
-/// The S3 client traces requests with all that signs them: no log shows that, whatever is asked for.
+/// Drops the debug lines of the S3 client, whatever the filter says: they contain the requests with
+/// their signatures.
 fn without_requests(filter: EnvFilter) -> EnvFilter {
     let quiet = ["aws_config", "aws_runtime", "aws_sdk_s3", "aws_sigv4", "aws_smithy_runtime"];
     quiet
@@ -54,13 +55,13 @@ fn without_requests(filter: EnvFilter) -> EnvFilter {
         .fold(filter, EnvFilter::add_directive)
 }
 
-/// Lines with something in front.
-struct Marked {
-    id: String,
+/// A format with a prefix on each line.
+struct PrefixedFormat {
+    prefix: String,
     inner: Format,
 }
 
-impl<S, N> FormatEvent<S, N> for Marked
+impl<S, N> FormatEvent<S, N> for PrefixedFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -71,7 +72,7 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        writer.write_str(&self.id)?;
+        writer.write_str(&self.prefix)?;
         self.inner.format_event(context, writer, event)
     }
 }

@@ -1,10 +1,11 @@
-//! Text that no log, error or debug output shows, and that is gone from memory after its last use.
+//! Secret text: never shown by logs, errors or debug output, and erased from memory when dropped.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize;
 
+/// A password, key or token.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -14,7 +15,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself, to be used and not shown.
+    /// Returns the text. Use it, but do not log it.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,5 +1,5 @@
-//! TLS of clients: which servers to trust, and who the client is. For Redis, TiKV, S3 and the Kubernetes
-//! API.
+//! TLS for clients of Redis, TiKV, S3 and the Kubernetes API: which servers to trust, and which
+//! certificate to present.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use crate::error::{Error, Result};
 use crate::policy::Policy;
 
-/// What an address says about TLS.
+/// The TLS files and options of an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Authorities to trust instead of the system's.
+    /// Certificate authorities to trust instead of the system's.
     pub ca: Option<PathBuf>,
-    /// The client's certificate and its key.
+    /// The client's certificate chain; `key` is its private key.
     pub cert: Option<PathBuf>,
     pub key: Option<PathBuf>,
-    /// Encrypts without knowing the server.
+    /// Encrypts without verifying who the server is.
     pub skip_verify: bool,
 }
 
-/// The options that name the files, for errors.
+/// The names of the options with the files, for error messages.
 #[derive(Debug, Clone, Copy)]
 pub struct OptionNames {
     pub ca: &'static str,
@@ -35,17 +35,19 @@ pub struct OptionNames {
 }
 
 impl TlsFiles {
-    /// Reads the files; an error names the one that is wrong.
+    /// Reads the files. An error names the option and the file that is wrong.
     pub fn config(&self, names: OptionNames, policy: &Policy) -> Result<ClientConfig> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(Error::bad_input)?;
         let builder = if self.skip_verify {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(TrustAnyone(provider)))
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AnyServerVerifier(provider)))
         } else {
             let roots = match &self.ca {
-                Some(path) => authorities(names.ca, path, policy)?,
+                Some(path) => authorities_from(names.ca, path, policy)?,
                 None => system_authorities(),
             };
             builder.with_root_certificates(roots)
@@ -77,7 +79,7 @@ fn system_authorities() -> RootCertStore {
     roots
 }
 
-fn authorities(option: &str, path: &Path, policy: &Policy) -> Result<RootCertStore> {
+fn authorities_from(option: &str, path: &Path, policy: &Policy) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(option, path, policy)? {
         roots.add(certificate).map_err(|error| bad(option, path, error))?;
@@ -94,7 +96,7 @@ fn certificates(
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let chain = chain.map_err(|error| bad(option, path, error))?;
     if chain.is_empty() {
-        return Err(bad(option, path, "holds no certificate"));
+        return Err(bad(option, path, "the file contains no certificate"));
     }
     Ok(chain)
 }
@@ -103,11 +105,11 @@ fn bad(option: &str, path: &Path, cause: impl fmt::Display) -> Error {
     Error::bad_input(format!("{option} {}: {cause}", path.display()))
 }
 
-/// Checks signatures, and not whose they are.
+/// Verifies signatures, but accepts the certificate of any server.
 #[derive(Debug)]
-struct TrustAnyone(Arc<CryptoProvider>);
+struct AnyServerVerifier(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for TrustAnyone {
+impl ServerCertVerifier for AnyServerVerifier {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -6,7 +6,7 @@ use jfs::csi::Program;
 use jfs::runtime;
 
 fn main() -> ExitCode {
-    runtime::give_memory_back();
+    runtime::return_freed_memory();
     match Program::begin() {
         Ok(program) => runtime::run("jfs-csi", program.run()),
         Err(exit) => exit,

@@ -13,7 +13,7 @@ impl From<Error> for Status {
 /// Returns the gRPC code of an error.
 pub fn code(error: &Error) -> Code {
     match error {
-        Error::NotFound | Error::NoSuchPlace | Error::NoAttribute => Code::NotFound,
+        Error::NotFound | Error::NoSuchAddress | Error::NoAttribute => Code::NotFound,
         Error::Exists => Code::AlreadyExists,
         Error::BadInput(_)
         | Error::Invalid

@@ -1,6 +1,6 @@
-//! The threads that everything runs on, for both programs.
+//! The runtime of both programs: threads, memory allocator, busy polling.
 
-mod attention;
+mod busy_poll;
 
 use std::future::Future;
 use std::io;
@@ -12,38 +12,37 @@ use std::thread::available_parallelism;
 use nix::libc;
 use tokio::runtime::{Builder, Runtime};
 
-use attention::Attention;
-
+use self::busy_poll::BusyPoll;
 use crate::descriptors;
 
-/// Heaps of the allocator: few threads do most of the work.
+/// Arenas of the allocator: few threads do most of the work.
 #[cfg(target_env = "gnu")]
-const HEAPS: i32 = 4;
-/// What is at least as large goes back to the system when it is freed. Blocks and the buffers that requests
-/// are received into have pools of their own.
+const ARENAS: i32 = 4;
+/// Allocations from this size on return to the system when they are freed. Blocks and the buffers of
+/// FUSE requests have pools of their own.
 #[cfg(target_env = "gnu")]
 const LARGE: i32 = 128 << 10;
 
-/// What the environment says cannot be meant.
+/// The exit code for an invalid value in the environment.
 const USAGE: u8 = 2;
 
-/// Has the allocator give memory back to the system instead of keeping it for each thread: for a program
-/// that has a limit. Before there are threads.
+/// Makes the allocator return freed memory to the system, for a program with a memory limit. Must be
+/// called before threads are started.
 ///
-/// By itself it keeps what was large and freed in as many heaps as there are threads: under load that is as
-/// much again as what is in use.
-pub fn give_memory_back() {
+/// By default, the allocator keeps large freed allocations in one arena for each thread: under load, as
+/// much as is in use.
+pub fn return_freed_memory() {
     #[cfg(target_env = "gnu")]
     for (option, value) in [
-        (libc::M_ARENA_MAX, HEAPS),
+        (libc::M_ARENA_MAX, ARENAS),
         (libc::M_MMAP_THRESHOLD, LARGE),
         (libc::M_TRIM_THRESHOLD, LARGE),
     ] {
-        #[allow(unsafe_code, reason = "there is no safe call")]
-        // SAFETY: takes two numbers and changes settings of the allocator under its own lock.
+        #[allow(unsafe_code, reason = "mallopt has no safe wrapper")]
+        // SAFETY: mallopt takes two numbers and changes settings of the allocator under its own lock.
         let set = unsafe { libc::mallopt(option, value) };
         if set == 0 {
-            eprintln!("the allocator does not know option {option}");
+            eprintln!("the allocator does not support mallopt option {option}");
         }
     }
 }
@@ -52,33 +51,33 @@ pub fn give_memory_back() {
 pub fn run(name: &str, program: impl Future<Output = ExitCode>) -> ExitCode {
     descriptors::raise();
     let threads = available_parallelism().map_or(2, usize::from);
-    let attention = match Attention::from_environment(threads) {
-        Ok(attention) => attention,
+    let busy_poll = match BusyPoll::from_environment(threads) {
+        Ok(busy_poll) => busy_poll,
         Err(error) => {
             eprintln!("{name}: {error}");
             return ExitCode::from(USAGE);
         }
     };
-    let runtime = match build(threads, attention.as_ref()) {
+    let runtime = match build(threads, busy_poll.as_ref()) {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("{name}: starting the runtime: {error}");
+            eprintln!("{name}: cannot start the runtime: {error}");
             return ExitCode::FAILURE;
         }
     };
-    let ended = runtime.block_on(program);
-    // Whoever still blocks has nothing to say any more.
+    let exit_code = runtime.block_on(program);
+    // Does not wait for blocking calls: their results are no longer needed.
     runtime.shutdown_background();
-    ended
+    exit_code
 }
 
-fn build(threads: usize, attention: Option<&Arc<Attention>>) -> io::Result<Runtime> {
+fn build(threads: usize, busy_poll: Option<&Arc<BusyPoll>>) -> io::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
-    // Threads for files, databases and mounts, which block. More would only queue in the kernel.
+    // Threads for blocking calls: files, databases and mounts. More would only queue in the kernel.
     let blocking = descriptors::blocking_threads();
     builder.worker_threads(threads).max_blocking_threads(blocking).enable_all();
-    match attention {
-        Some(attention) => attention.build(&mut builder),
+    match busy_poll {
+        Some(busy_poll) => busy_poll.build(&mut builder),
         None => builder.build(),
     }
 }

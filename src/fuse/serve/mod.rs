@@ -556,7 +556,7 @@ impl FileSystem for Served {
         };
         reply.spawn_abortable(async move {
             let found = ask.vfs.seek(ino, offset, seek).await;
-            ask.done(found.and_then(|it| it.ok_or(Error::NoSuchPlace))).map(Offset)
+            ask.done(found.and_then(|it| it.ok_or(Error::NoSuchAddress))).map(Offset)
         });
     }
 

@@ -1,26 +1,26 @@
-//! A commit goes through exactly if what was read is still there.
+//! A commit succeeds exactly if the records that were read are unchanged.
 
 use bytes::Bytes;
 
-use super::server::Server;
+use super::fixtures::Server;
 use super::*;
 use crate::meta::Sid;
 use crate::meta::record::QuotaKey;
 
-/// Changes that show whether a commit was applied, and touch nothing that is guarded here.
+/// A change that shows whether a commit was applied. No test guards its record.
 fn marker() -> [Change; 1] {
     [Change::PutSymlink(Ino(999), Bytes::from_static(b"applied"))]
 }
 
-/// Reads `key`; another client runs `meddling`; the commit conflicts. Without the meddling, and
-/// with a meddling that changes nothing of it, the commit goes through.
-async fn assert_guarded(setup: &[&[&str]], key: Key, harmless: &[&str], meddling: &[&str]) {
+/// Asserts that a commit after a read of `key` succeeds if another client runs `harmless` in between,
+/// and conflicts if it runs `interfering`.
+async fn assert_guarded(setup: &[&[&str]], key: Key, harmless: &[&str], interfering: &[&str]) {
     let server = Server::start();
     let engine = server.engine().await;
     for args in setup {
         server.run::<redis::Value>(args);
     }
-    let calm = commit_around(
+    let undisturbed = commit_around(
         &engine,
         key.clone(),
         || {
@@ -29,19 +29,23 @@ async fn assert_guarded(setup: &[&[&str]], key: Key, harmless: &[&str], meddling
         &marker(),
     )
     .await;
-    assert!(calm.is_ok(), "{key:?}: {calm:?}");
+    assert!(undisturbed.is_ok(), "{key:?}: {undisturbed:?}");
     server.run::<i64>(&["DEL", "s999"]);
     let disturbed = commit_around(
         &engine,
         key.clone(),
         || {
-            server.run::<redis::Value>(meddling);
+            server.run::<redis::Value>(interfering);
         },
         &marker(),
     )
     .await;
     assert!(is_conflict(&disturbed), "{key:?}: {disturbed:?}");
-    assert_eq!(server.run::<i64>(&["EXISTS", "s999"]), 0, "{key:?}: applied in spite of it");
+    assert_eq!(
+        server.run::<i64>(&["EXISTS", "s999"]),
+        0,
+        "{key:?}: applied in spite of the conflict"
+    );
 }
 
 const ENTRY: &str = "\u{1}\0\0\0\0\0\0\0\u{5}";
@@ -59,7 +63,7 @@ fn ascii_attrs() -> (String, String) {
 }
 
 #[tokio::test]
-async fn an_attr_that_changed_conflicts() {
+async fn a_changed_attr_conflicts() {
     let (old, new) = ascii_attrs();
     assert_guarded(
         &[&["SET", "i5", &old]],
@@ -71,19 +75,19 @@ async fn an_attr_that_changed_conflicts() {
 }
 
 #[tokio::test]
-async fn an_attr_that_appeared_conflicts() {
+async fn a_new_attr_conflicts() {
     let (_, new) = ascii_attrs();
     assert_guarded(&[], Key::Attr(Ino(5)), NOTHING, &["SET", "i5", &new]).await;
 }
 
 #[tokio::test]
-async fn an_attr_that_vanished_conflicts() {
+async fn a_removed_attr_conflicts() {
     let (old, _) = ascii_attrs();
     assert_guarded(&[&["SET", "i5", &old]], Key::Attr(Ino(5)), NOTHING, &["DEL", "i5"]).await;
 }
 
 #[tokio::test]
-async fn an_entry_that_changed_conflicts_and_its_neighbour_does_not() {
+async fn a_changed_entry_conflicts_and_another_entry_does_not() {
     assert_guarded(
         &[&["HSET", "d1", "a", ENTRY]],
         Key::Entry(Ino(1), name("a")),
@@ -94,7 +98,7 @@ async fn an_entry_that_changed_conflicts_and_its_neighbour_does_not() {
 }
 
 #[tokio::test]
-async fn an_entry_that_appeared_conflicts() {
+async fn a_new_entry_conflicts() {
     assert_guarded(
         &[],
         Key::Entry(Ino(1), name("a")),
@@ -117,7 +121,7 @@ async fn a_lookup_guards_the_entry() {
 }
 
 #[tokio::test]
-async fn a_lookup_guards_the_attr_behind_the_entry() {
+async fn a_lookup_guards_the_attr_of_the_entry() {
     let (old, new) = ascii_attrs();
     assert_guarded(
         &[&["HSET", "d1", "a", ENTRY], &["SET", "i5", &old]],
@@ -129,7 +133,7 @@ async fn a_lookup_guards_the_attr_behind_the_entry() {
 }
 
 #[tokio::test]
-async fn a_lookup_guards_that_there_is_nothing() {
+async fn a_lookup_guards_the_absence_of_an_entry() {
     assert_guarded(&[], Key::Lookup(Ino(1), name("a")), NOTHING, &["HSET", "d1", "a", ENTRY]).await;
 }
 
@@ -139,7 +143,7 @@ async fn a_directory_that_is_no_longer_empty_conflicts() {
 }
 
 #[tokio::test]
-async fn a_directory_that_became_empty_conflicts_and_one_entry_less_does_not() {
+async fn a_directory_that_became_empty_conflicts_and_one_removed_entry_does_not() {
     assert_guarded(
         &[&["HSET", "d2", "a", ENTRY, "b", ENTRY]],
         Key::HasEntries(Ino(2)),
@@ -150,7 +154,7 @@ async fn a_directory_that_became_empty_conflicts_and_one_entry_less_does_not() {
 }
 
 #[tokio::test]
-async fn a_chunk_that_grew_conflicts() {
+async fn a_grown_chunk_conflicts() {
     let record = "012345678901234567890123";
     assert_guarded(
         &[&["RPUSH", "c5_0", record]],
@@ -162,13 +166,13 @@ async fn a_chunk_that_grew_conflicts() {
 }
 
 #[tokio::test]
-async fn a_symlink_that_changed_conflicts() {
+async fn a_changed_symlink_conflicts() {
     assert_guarded(&[&["SET", "s5", "x"]], Key::Symlink(Ino(5)), NOTHING, &["SET", "s5", "y"])
         .await;
 }
 
 #[tokio::test]
-async fn one_xattr_guards_itself_and_all_xattrs_guard_each_other() {
+async fn reading_one_xattr_guards_it_and_reading_all_guards_all() {
     let setup: &[&[&str]] = &[&["HSET", "x5", "user.a", "1"]];
     let other = &["HSET", "x5", "user.b", "2"];
     let own = &["HSET", "x5", "user.a", "2"];
@@ -179,7 +183,7 @@ async fn one_xattr_guards_itself_and_all_xattrs_guard_each_other() {
 }
 
 #[tokio::test]
-async fn parents_that_changed_conflict() {
+async fn changed_parents_conflict() {
     assert_guarded(
         &[&["HSET", "p5", "1", "2", "2", "0"]],
         Key::Parents(Ino(5)),
@@ -190,7 +194,7 @@ async fn parents_that_changed_conflict() {
 }
 
 #[tokio::test]
-async fn locks_that_changed_conflict() {
+async fn changed_locks_conflict() {
     assert_guarded(
         &[&["HSET", "lockf5", "1_000000000000000A", "R"]],
         Key::Flocks(Ino(5)),
@@ -202,7 +206,7 @@ async fn locks_that_changed_conflict() {
 }
 
 #[tokio::test]
-async fn a_sustained_inode_that_was_released_conflicts() {
+async fn a_released_sustained_inode_conflicts() {
     let key = Key::Sustained(Sid(1), Ino(5));
     let setup: &[&[&str]] = &[&["SADD", "session1", "5", "6"]];
     assert_guarded(setup, key.clone(), &["SREM", "session1", "6"], &["SREM", "session1", "5"])
@@ -234,7 +238,7 @@ async fn a_peek_guards_nothing() {
 }
 
 #[tokio::test]
-async fn replacing_the_first_records_bears_that_others_were_appended() {
+async fn replacing_the_first_slices_does_not_conflict_with_appends() {
     let server = Server::start();
     let engine = server.engine().await;
     let append = |id| Change::AppendSlices {
@@ -255,7 +259,7 @@ async fn replacing_the_first_records_bears_that_others_were_appended() {
 }
 
 #[tokio::test]
-async fn replacing_records_that_changed_conflicts() {
+async fn replacing_changed_slices_conflicts() {
     let server = Server::start();
     let engine = server.engine().await;
     let append = Change::AppendSlices {
@@ -279,7 +283,7 @@ async fn replacing_records_that_changed_conflicts() {
 }
 
 #[tokio::test]
-async fn replacing_records_that_were_never_read_is_refused() {
+async fn replacing_slices_that_were_not_read_is_refused() {
     let server = Server::start();
     let engine = server.engine().await;
     let compact =
@@ -306,7 +310,7 @@ async fn appends_to_a_chunk_that_was_not_read_never_conflict() {
 }
 
 #[tokio::test]
-async fn of_two_who_create_the_same_name_one_wins() {
+async fn of_two_creates_of_the_same_name_one_succeeds() {
     let server = Server::start();
     let engine = server.engine().await;
     let key = [Key::Attr(Ino(1)), Key::Entry(Ino(1), name("a"))];
@@ -320,7 +324,7 @@ async fn of_two_who_create_the_same_name_one_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_update_is_lost_among_many_tasks() {
+async fn concurrent_updates_of_many_tasks_are_all_kept() {
     let server = Server::start();
     let engine = std::sync::Arc::new(server.engine().await);
     put(&engine, &[Change::PutAttr(Ino(5), Attr { nlink: 0, ..file() })]).await;
@@ -351,7 +355,7 @@ async fn no_update_is_lost_among_many_tasks() {
 }
 
 #[tokio::test]
-async fn a_wide_plan_fits_in_one_commit() {
+async fn a_plan_with_thousands_of_records_fits_in_one_commit() {
     let server = Server::start();
     let engine = server.engine().await;
     let slices: Vec<Slice> = (0..9000).map(|i| slice(i + 1, 0)).collect();
@@ -370,15 +374,18 @@ async fn a_wide_plan_fits_in_one_commit() {
     assert_eq!(read_one(&engine, Key::Chunk(Ino(5), 0)).await, Record::Chunk(with));
 }
 
-/// Files of the directory 1 that are removed together.
+/// Inodes of the files in directory 1 that are removed together.
 const MANY: std::ops::Range<u8> = 20..60;
 
 fn entry_text(ino: u8) -> String {
     format!("\u{1}\0\0\0\0\0\0\0{}", char::from(ino))
 }
 
-/// Puts the files, reads them, lets another client meddle, and removes them by one commit.
-async fn remove_many_around(server: &Server, meddling: &[&str]) -> Result<Vec<i64>, CommitError> {
+/// Creates the files, reads them, lets another client interfere, and removes them in one commit.
+async fn remove_many_around(
+    server: &Server,
+    interfering: &[&str],
+) -> Result<Vec<i64>, CommitError> {
     let engine = server.engine().await;
     let (attr, _) = ascii_attrs();
     for ino in MANY {
@@ -391,7 +398,7 @@ async fn remove_many_around(server: &Server, meddling: &[&str]) -> Result<Vec<i6
     let mut txn = engine.begin();
     assert!(txn.suppose_listed(Ino(1), &listed));
     txn.read(&inos().map(Key::Attr).collect::<Vec<_>>()).await.unwrap();
-    server.run::<redis::Value>(meddling);
+    server.run::<redis::Value>(interfering);
     let mut changes = Vec::new();
     for (name, entry) in listed {
         changes.push(Change::RemoveEntry(Ino(1), name));
@@ -403,11 +410,11 @@ async fn remove_many_around(server: &Server, meddling: &[&str]) -> Result<Vec<i6
 }
 
 #[tokio::test]
-async fn of_many_that_are_removed_together_each_is_guarded() {
+async fn each_of_many_files_that_are_removed_together_is_guarded() {
     let server = Server::start();
     let (attr, other) = ascii_attrs();
     let longer = format!("{attr}x");
-    for meddling in [
+    for interfering in [
         &["SET", "i33", &other][..],
         &["SET", "i33", &longer],
         &["SET", "i33", ""],
@@ -417,10 +424,10 @@ async fn of_many_that_are_removed_together_each_is_guarded() {
         &["HDEL", "d1", "f59"],
         &["MSET", "i20", &attr[1..], "i21", &longer],
     ] {
-        let outcome = remove_many_around(&server, meddling).await;
-        assert!(is_conflict(&outcome), "{meddling:?}: {outcome:?}");
-        assert!(server.run::<i64>(&["HLEN", "d1"]) >= 39, "{meddling:?}");
-        assert_eq!(server.run::<i64>(&["EXISTS", "delfiles"]), 0, "{meddling:?}");
+        let outcome = remove_many_around(&server, interfering).await;
+        assert!(is_conflict(&outcome), "{interfering:?}: {outcome:?}");
+        assert!(server.run::<i64>(&["HLEN", "d1"]) >= 39, "{interfering:?}");
+        assert_eq!(server.run::<i64>(&["EXISTS", "delfiles"]), 0, "{interfering:?}");
     }
     server.run::<redis::Value>(&["HSET", "x25", "user.a", "1"]);
     remove_many_around(&server, &["HSET", "d1", "new", &entry_text(90)]).await.unwrap();
@@ -430,23 +437,23 @@ async fn of_many_that_are_removed_together_each_is_guarded() {
 }
 
 #[tokio::test]
-async fn of_many_attrs_of_several_lengths_each_is_guarded() {
+async fn each_of_many_attrs_of_different_lengths_is_guarded() {
     let server = Server::start();
     let engine = server.engine().await;
     let (attr, other) = ascii_attrs();
     for ino in MANY {
-        // The record of an older client lacks what came last.
+        // Records of older clients lack the last fields.
         let end = if ino % 2 == 0 { attr.len() } else { 63 };
         server.run::<redis::Value>(&["SET", &format!("i{ino}"), &attr[..end]]);
     }
     let keys: Vec<Key> = MANY.map(|ino| Key::Attr(Ino(u64::from(ino)))).collect();
-    for (meddling, is_harmless) in
+    for (interfering, is_harmless) in
         [(NOTHING, true), (&["SET", "i40", &other], false), (&["DEL", "i41"], false)]
     {
         let mut txn = engine.begin();
         txn.read(&keys).await.unwrap();
-        server.run::<redis::Value>(meddling);
+        server.run::<redis::Value>(interfering);
         let outcome = txn.commit(&marker()).await;
-        assert_eq!(outcome.is_ok(), is_harmless, "{meddling:?}: {outcome:?}");
+        assert_eq!(outcome.is_ok(), is_harmless, "{interfering:?}: {outcome:?}");
     }
 }

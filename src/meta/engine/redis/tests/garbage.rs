@@ -1,10 +1,10 @@
-use super::server::Server;
+use super::fixtures::Server;
 use super::*;
 use crate::meta::engine::{DelayedSlices, DeletedFile};
 use crate::meta::record::SliceSize;
 
 #[tokio::test]
-async fn deleted_files_come_when_they_are_old_enough() {
+async fn deleted_files_are_listed_up_to_a_time() {
     let server = Server::start();
     let engine = server.engine().await;
     let delete = |ino, at| Change::PutDeletedFile { ino: Ino(ino), length: 7, at };
@@ -16,7 +16,7 @@ async fn deleted_files_come_when_they_are_old_enough() {
 }
 
 #[tokio::test]
-async fn deleted_files_of_old_clients_are_renewed_so_that_they_can_be_removed() {
+async fn deleted_files_of_old_clients_are_rewritten_so_that_they_can_be_removed() {
     let server = Server::start();
     let engine = server.engine().await;
     server.run::<i64>(&["ZADD", "delfiles", "10", "5"]);
@@ -50,7 +50,7 @@ async fn slices_without_references_are_dead() {
 }
 
 #[tokio::test]
-async fn delayed_slices_come_when_they_are_old_enough() {
+async fn delayed_slices_are_listed_up_to_a_time() {
     let server = Server::start();
     let engine = server.engine().await;
     let slices = vec![SliceSize { id: SliceId(5), size: 1000 }];
@@ -64,7 +64,7 @@ async fn delayed_slices_come_when_they_are_old_enough() {
 }
 
 #[tokio::test]
-async fn detached_nodes_come_when_they_are_old_enough() {
+async fn detached_nodes_are_listed_up_to_a_time() {
     let server = Server::start();
     let engine = server.engine().await;
     put(&engine, &[Change::PutDetached(Ino(8), 10), Change::PutDetached(Ino(9), 30)]).await;

@@ -1,4 +1,5 @@
-//! The Go client's records, read by us; ours, read by it; and both writing at once.
+//! Interoperation with the Go client: each reads what the other writes, and both write at the same
+//! time.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use super::server::Server;
+use super::fixtures::Server;
 use super::*;
 use crate::meta::Sid;
 use crate::meta::engine::{Cursor, Found, HeldKind};
@@ -65,7 +66,7 @@ impl GoVolume {
 impl Drop for GoVolume {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.mount_point).output();
-        // The client must be gone before its server is.
+        // The client must have ended before its server does.
         std::thread::sleep(Duration::from_millis(500));
     }
 }
@@ -96,14 +97,14 @@ async fn attr(engine: &RedisEngine, dir: Ino, text: &str) -> (Ino, Attr) {
 }
 
 #[tokio::test]
-async fn what_the_go_client_writes_is_read() {
+async fn records_of_the_go_client_are_read() {
     let volume = GoVolume::mount(&["--trash-days", "1"]);
     let engine = volume.server.engine().await;
 
     let setting = engine.load_setting().await.unwrap().unwrap();
     let setting: Setting = serde_json::from_slice(&setting).unwrap();
     assert_eq!((setting.name.as_str(), setting.trash_days), ("govol", 1));
-    assert_eq!(engine.counter(Counter::NextInode).await.unwrap(), 1, "none was given out");
+    assert_eq!(engine.counter(Counter::NextInode).await.unwrap(), 1, "no inode is in use");
 
     fs::create_dir(volume.path("dd")).unwrap();
     fs::write(volume.path("dd/f"), b"hello\n").unwrap();
@@ -143,7 +144,7 @@ async fn what_the_go_client_writes_is_read() {
     let hole = Slice::hole(0, u32::try_from(CHUNK_SIZE).unwrap());
     assert_eq!(record, Record::Chunk(vec![hole]));
 
-    // The trash: an hour directory whose inode no double can hold.
+    // The trash has a directory for the hour, whose inode a double cannot represent.
     let hours = engine.list(Ino::TRASH, &Cursor::Start, 10).await.unwrap().entries;
     let (hour, entry) = &hours[0];
     assert!(entry.ino.is_sub_trash());
@@ -152,7 +153,7 @@ async fn what_the_go_client_writes_is_read() {
     let trashed = engine.list(ino, &Cursor::Start, 10).await.unwrap().entries;
     assert!(trashed[0].0.to_string().ends_with("-gone"), "{trashed:?}");
 
-    // dd, f, s, sparse, gone, the hour.
+    // dd, f, s, sparse, gone, and the directory of the hour.
     assert_eq!(engine.counter(Counter::TotalInodes).await.unwrap(), 6);
     assert_eq!(engine.counter(Counter::UsedSpace).await.unwrap(), (200 << 20) + 5 * 4096);
     assert_eq!(engine.counter(Counter::NextInode).await.unwrap(), 1025);
@@ -169,7 +170,7 @@ async fn what_the_go_client_writes_is_read() {
 }
 
 #[tokio::test]
-async fn locks_and_open_files_of_the_go_client_are_seen() {
+async fn locks_and_open_files_of_the_go_client_are_listed() {
     let volume = GoVolume::mount(&["--trash-days", "0"]);
     let engine = volume.server.engine().await;
     let path = volume.path("locked");
@@ -202,7 +203,7 @@ async fn locks_and_open_files_of_the_go_client_are_seen() {
     assert!(held.iter().any(|lock| lock.kind == HeldKind::Flock(LockKind::Write)));
     assert_eq!(engine.sustained(sid).await.unwrap(), [ino]);
 
-    // Ours is in its way.
+    // A lock of this client blocks the Go client.
     let (other, owner) = (Sid(sid.0 + 1), crate::meta::LockOwner(1));
     engine.release_locks(sid).await.unwrap();
     let lock = Change::PutFlock { ino: file, sid: other, owner, kind: LockKind::Read };
@@ -219,7 +220,7 @@ async fn quotas_set_by_the_go_client_are_loaded() {
     let engine = volume.server.engine().await;
     fs::create_dir(volume.path("q")).unwrap();
     fs::write(volume.path("q/f"), b"x").unwrap();
-    // The usage is summed up from stats, which are flushed every second.
+    // The usage is the sum of directory statistics, which are flushed every second.
     tokio::time::sleep(Duration::from_millis(2500)).await;
     let set = ["quota", "set", &volume.url, "--path", "/q", "--capacity", "1", "--inodes", "100"];
     juicefs(&set);
@@ -230,7 +231,7 @@ async fn quotas_set_by_the_go_client_are_loaded() {
 }
 
 #[tokio::test]
-async fn what_we_write_is_read_by_the_go_client() {
+async fn records_of_this_client_are_read_by_the_go_client() {
     let volume = GoVolume::mount(&["--trash-days", "0"]);
     let engine = volume.server.engine().await;
     let ino = Ino(u64::try_from(engine.add_counter(Counter::NextInode, 1024).await.unwrap())
@@ -301,7 +302,7 @@ async fn make_dir(engine: &RedisEngine, parent: Ino, text: &str, ino: Ino) -> In
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn neither_client_loses_what_the_other_writes_at_once() {
+async fn concurrent_writes_of_both_clients_are_all_kept() {
     const EACH: u64 = 150;
     let volume = GoVolume::mount(&["--trash-days", "0"]);
     let engine = volume.server.engine().await;

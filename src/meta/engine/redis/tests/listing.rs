@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use super::server::Server;
+use super::fixtures::Server;
 use super::*;
 use crate::meta::engine::Cursor;
 use crate::meta::record::CHUNK_SIZE;
@@ -26,7 +26,7 @@ async fn a_small_directory_is_listed_in_one_round_trip() {
 }
 
 #[tokio::test]
-async fn a_large_directory_comes_in_pages_with_every_entry() {
+async fn a_large_directory_is_listed_in_pages() {
     let server = Server::start();
     let engine = server.engine().await;
     fill(&engine, 50_000).await;
@@ -54,7 +54,7 @@ async fn an_empty_directory_has_one_empty_page() {
 }
 
 #[tokio::test]
-async fn an_entry_without_a_name_is_left_out() {
+async fn an_entry_with_an_empty_name_is_skipped() {
     let server = Server::start();
     let engine = server.engine().await;
     server.run_raw::<i64>(&[b"HSET", b"d1", b"", &entry(5).encode()]);
@@ -80,7 +80,7 @@ async fn chunks_within_the_length_are_found() {
 }
 
 #[tokio::test]
-async fn chunks_of_a_huge_sparse_file_are_found_without_asking_for_each() {
+async fn chunks_of_a_huge_sparse_file_are_found_without_checking_each() {
     let server = Server::start();
     let engine = server.engine().await;
     for index in [2_000_000_000, 0, 70_000] {

@@ -1,11 +1,11 @@
-use super::server::Server;
+use super::fixtures::Server;
 use super::*;
 use crate::meta::engine::{HeldKind, StoredSession};
 use crate::meta::record::{LockKind, PlockRange};
 use crate::meta::{LockOwner, Sid};
 
 #[tokio::test]
-async fn a_session_is_kept_until_it_expires() {
+async fn a_session_is_stored_until_it_is_removed() {
     let server = Server::start();
     let engine = server.engine().await;
     engine.put_session(Sid(1), 1_794_789_878, b"{}").await.unwrap();
@@ -16,17 +16,20 @@ async fn a_session_is_kept_until_it_expires() {
     assert_eq!(engine.session(Sid(1)).await.unwrap(), Some(stored.clone()));
     assert_eq!(engine.sessions().await.unwrap(), [stored]);
     assert!(engine.extend_session(Sid(1), 1_794_789_900).await.unwrap());
-    assert!(engine.extend_session(Sid(1), 1_794_789_900).await.unwrap(), "the same once more");
+    assert!(
+        engine.extend_session(Sid(1), 1_794_789_900).await.unwrap(),
+        "extending twice to the same time"
+    );
     assert!(engine.stale_sessions(1_794_789_900, 10).await.unwrap().is_empty());
     assert_eq!(engine.stale_sessions(1_794_789_901, 10).await.unwrap(), [Sid(1)]);
     engine.remove_session(Sid(1)).await.unwrap();
     assert!(server.keys().is_empty());
     assert!(!engine.extend_session(Sid(1), 1_794_789_999).await.unwrap());
-    assert!(server.keys().is_empty(), "a session that is gone stays gone");
+    assert!(server.keys().is_empty(), "extending does not recreate a removed session");
 }
 
 #[tokio::test]
-async fn sessions_of_old_clients_are_stale_after_five_silent_minutes() {
+async fn sessions_of_old_clients_are_stale_five_minutes_after_their_heartbeat() {
     let server = Server::start();
     let engine = server.engine().await;
     server.run::<i64>(&["ZADD", "sessions", "1000", "7"]);
@@ -52,7 +55,7 @@ async fn stale_sessions_are_limited() {
 }
 
 #[tokio::test]
-async fn the_locks_of_a_session_are_listed_and_dropped_and_no_others() {
+async fn only_the_locks_of_a_session_are_listed_and_released() {
     let server = Server::start();
     let engine = server.engine().await;
     let range = PlockRange { kind: LockKind::Write, pid: 5, start: 0, end: 9 };

@@ -1,6 +1,6 @@
-use super::super::super::connect as connect_any;
-use super::server::Server;
+use super::fixtures::Server;
 use super::*;
+use crate::meta::engine::connect as connect_any;
 
 #[tokio::test]
 async fn a_fresh_volume_has_a_setting_a_root_and_a_trash() {
@@ -18,7 +18,7 @@ async fn a_fresh_volume_has_a_setting_a_root_and_a_trash() {
 }
 
 #[tokio::test]
-async fn a_setting_written_again_leaves_root_and_trash_alone() {
+async fn rewriting_the_setting_does_not_change_root_and_trash() {
     let server = Server::start();
     let engine = server.engine().await;
     let (old, new) = (file(), Attr { mode: 1, ..file() });
@@ -32,10 +32,10 @@ async fn a_setting_written_again_leaves_root_and_trash_alone() {
 }
 
 #[tokio::test]
-async fn wiping_removes_the_volume_and_nothing_else() {
+async fn wiping_removes_only_the_keys_of_the_volume() {
     let server = Server::start();
     let engine = server.engine().await;
-    server.run::<()>(&["SET", "someone-elses", "1"]);
+    server.run::<()>(&["SET", "foreign-key", "1"]);
     server.run::<()>(&["SET", "cache_7", "1"]);
     engine.store_setting(b"{}", &file(), Some(&file())).await.unwrap();
     let changes: Vec<Change> = (10..30_000).map(|i| Change::PutAttr(Ino(i), file())).collect();
@@ -43,7 +43,7 @@ async fn wiping_removes_the_volume_and_nothing_else() {
     put(&engine, &[Change::AddUsage { space: 1, inodes: 1 }]).await;
     engine.put_session(crate::meta::Sid(1), 5, b"{}").await.unwrap();
     engine.wipe().await.unwrap();
-    assert_eq!(server.keys(), ["cache_7", "someone-elses"]);
+    assert_eq!(server.keys(), ["cache_7", "foreign-key"]);
 }
 
 #[tokio::test]

@@ -1,0 +1,9 @@
+//! Tests of the client: addresses, connections and the multiplexer.
+
+mod address;
+mod connecting;
+mod faults;
+mod hostile_servers;
+mod multiplexer;
+
+use super::super::tests::*;

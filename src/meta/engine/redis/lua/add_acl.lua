@@ -1,4 +1,0 @@
--- Stores a rule under a new id. KEYS: the id counter, the rules. ARGV: the rule.
-local id = redis.call('INCR', KEYS[1])
-redis.call('HSET', KEYS[2], id, ARGV[1])
-return id

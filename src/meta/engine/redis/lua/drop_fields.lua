@@ -1,8 +1,0 @@
--- Removes those fields of a hash that still have the value ARGV[1].
-local dropped = 0
-for i = 2, #ARGV do
-  if redis.call('HGET', KEYS[1], ARGV[i]) == ARGV[1] then
-    dropped = dropped + redis.call('HDEL', KEYS[1], ARGV[i])
-  end
-end
-return dropped

@@ -1,0 +1,13 @@
+//! How each kind of record is stored, as far as it is read and written outside of transactions.
+
+mod acl;
+mod change_log;
+mod counters;
+mod dir_stats;
+mod garbage;
+pub(super) mod keyspace;
+mod listing;
+mod locks;
+pub(super) mod quota;
+mod sessions;
+mod volume;
