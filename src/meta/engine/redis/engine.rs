@@ -8,7 +8,7 @@ use super::super::{
     SettingRecords, StoredSession, Txn, UsageRecords,
 };
 use super::RedisEngine;
-use super::txn::RedisTxn;
+use super::transaction::RedisTxn;
 use crate::error::Result;
 use crate::meta::record::{AclRule, Attr, Counter, DirStat, Quota, QuotaKey, SliceSize};
 use crate::meta::{Ino, Sid};
@@ -20,7 +20,7 @@ impl Engine for RedisEngine {
     }
 
     fn address(&self) -> &str {
-        self.wire.place()
+        self.client.place()
     }
 
     fn properties(&self) -> EngineProperties {
@@ -35,11 +35,11 @@ impl Engine for RedisEngine {
     }
 
     fn begin(&self) -> Box<dyn Txn> {
-        Box::new(RedisTxn::new(self.wire.clone(), self.names.clone(), self.recent.clone()))
+        Box::new(RedisTxn::new(self.client.clone(), self.keyspace.clone(), self.guesses.clone()))
     }
 
     async fn close(&self) -> Result<()> {
-        self.wire.close();
+        self.client.close();
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::meta::engine::{Found, Key, Record};
 use crate::meta::record::{
     AclRule, Attr, DirStat, Entry, Flock, LockKind, Plock, Quota, QuotaKey, SliceSize, chunk,
-    delayed, lock,
+    delayed_slices, lock,
 };
 use crate::meta::{Ino, Name};
 
@@ -303,7 +303,7 @@ fn record(
             let key = keyspace.delayed();
             let list = keyspace::delayed_field(*id, *at);
             let raw = field(replies, key.clone(), list.into(), add_guard)?;
-            Record::Delayed(reply::at(&key, delayed::decode(&raw.unwrap_or_default()))?)
+            Record::Delayed(reply::at(&key, delayed_slices::decode(&raw.unwrap_or_default()))?)
         }
         Key::DirStat(ino) => Record::DirStat(dir_stat(keyspace, *ino, replies, add_guard)?),
         Key::Quota(key) => Record::Quota(quota(keyspace, *key, replies, add_guard)?),

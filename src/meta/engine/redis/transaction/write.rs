@@ -7,7 +7,7 @@ use super::batch::{Batch, MAX_ARGS, ValueType};
 use super::bulk_write::BulkWrite;
 use crate::meta::engine::Change;
 use crate::meta::record::chunk::{self, SLICE_LEN};
-use crate::meta::record::{Counter, DirStat, QuotaKey, Slice, SliceSize, delayed, lock};
+use crate::meta::record::{Counter, DirStat, QuotaKey, Slice, SliceSize, delayed_slices, lock};
 use crate::meta::{Ino, Sid};
 
 /// Where the number that a change returns comes from.
@@ -92,7 +92,7 @@ fn add_one(batch: &mut Batch, change: &Change, keyspace: &KeySpace) -> ResultSou
             remove_field(batch, &keyspace.slice_refs(), text(keyspace::slice_field(*slice)));
         }
         Change::PutDelayed { id, at, slices } => {
-            let raw = delayed::encode(slices);
+            let raw = delayed_slices::encode(slices);
             if !raw.is_empty() {
                 put_field(batch, &keyspace.delayed(), text(keyspace::delayed_field(*id, *at)), raw);
             }
