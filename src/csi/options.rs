@@ -2,7 +2,7 @@
 //! them.
 
 use crate::error::{Error, Result};
-use crate::options::list;
+use crate::options::comma_list;
 use crate::options::mount::MountArgs;
 use crate::policy::{Author, Policy};
 
@@ -18,7 +18,7 @@ pub struct Said {
 pub fn read(policy: &Policy, author: Author, lists: &[&str]) -> Result<Said> {
     let mut args = MountArgs::from_lists(lists.iter().copied())
         .map_err(|error| Error::bad_input(format!("mount options: {error:#}")))?;
-    let names = lists.iter().flat_map(|list| list::pairs(list)).map(|(name, _)| name);
+    let names = lists.iter().flat_map(|list| comma_list::pairs(list)).map(|(name, _)| name);
     let decided = policy.check_options(author, names)?;
     if let Some(dir) = &args.cache.cache_dir {
         policy.check_cache_dir(dir)?;
@@ -29,7 +29,7 @@ pub fn read(policy: &Policy, author: Author, lists: &[&str]) -> Result<Said> {
     let why = "the node decides how its cache is kept";
     let mut unused: Vec<String> =
         decided.iter().map(|name| format!("mount option {name}: {why}")).collect();
-    let mut of_a_process = args.general.of_a_process();
+    let mut of_a_process = args.process.process_only();
     // Not even looked at: it may be a name, and resolving it takes time.
     of_a_process.extend(args.metrics.metrics.take().map(|_| "metrics"));
     let why = "there is one process for all volumes";

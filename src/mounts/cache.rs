@@ -3,7 +3,7 @@
 //! A volume says what it may take of it (`cache-size`), and what it keeps there.
 
 use crate::error::{Error, Result};
-use crate::options::list;
+use crate::options::comma_list;
 use crate::options::mount::{CacheArgs, MountArgs};
 
 /// What can be said about the cache of a node.
@@ -34,7 +34,8 @@ impl NodeCache {
                 "--cache-dir memory: not in a driver, whose memory is one budget",
             ));
         }
-        if let Some((name, _)) = list::pairs(options).find(|(name, _)| !KNOWN.contains(name)) {
+        if let Some((name, _)) = comma_list::pairs(options).find(|(name, _)| !KNOWN.contains(name))
+        {
             let known = KNOWN.join(", ");
             return Err(Error::bad_input(format!("--cache-options {name}: there are {known}")));
         }
@@ -60,7 +61,7 @@ impl NodeCache {
         if cache.cache_dir.is_none() {
             cache.cache_dir.clone_from(&node.cache_dir);
         }
-        cache.whole_size = Some(node.cache_size);
+        cache.total_cache_size = Some(node.cache_size);
         cache.cache_items = node.cache_items;
         cache.cache_mode = node.cache_mode;
         cache.free_space_ratio = node.free_space_ratio;

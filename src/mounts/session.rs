@@ -246,7 +246,7 @@ async fn clear(point: &Path) -> Result<()> {
 }
 
 fn shown(wanted: &Wanted, meta: &Meta, point: &Path) -> Result<Value> {
-    wanted.args.shown(meta, &point.to_string_lossy(), None).map_err(in_words)
+    wanted.args.config_file(meta, &point.to_string_lossy(), None).map_err(in_words)
 }
 
 fn registry(wanted: &Wanted, name: &str) -> Result<Registry> {

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::meta::record::Setting;
 use crate::meta::{Meta, Options};
 use crate::options::storage::Bucket;
-use crate::options::told;
+use crate::options::to_error;
 
 /// How often it is looked whether another client has just made the volume, and how long in between.
 const LOOKS: u32 = 10;
@@ -96,14 +96,16 @@ impl Access {
     }
 
     async fn format(&self, meta: &Meta) -> Result<()> {
-        let setting =
-            self.format.fresh(&self.name, Uuid::new_v4()).map_err(|error| told(&error))?;
+        let setting = self
+            .format
+            .new_setting(&self.name, Uuid::new_v4())
+            .map_err(|error| to_error(&error))?;
         let made = self.format.create(meta, setting, &self.overrides()).await;
         let Err(error) = made else {
             info!(volume = self.name, place = self.place(), "the volume was made");
             return Ok(());
         };
-        let error = told(&error);
+        let error = to_error(&error);
         if matches!(error, Error::Forbidden(_)) {
             return Err(error);
         }
@@ -124,7 +126,7 @@ impl Access {
         }
         setting.decrypt()?;
         let mut wanted = setting.clone();
-        self.format.storage.credentials(&mut wanted);
+        self.format.storage.apply_credentials(&mut wanted);
         // A token belongs to its key.
         if wanted.access_key != setting.access_key && self.format.storage.session_token.is_none() {
             wanted.session_token = crate::secret::Secret::default();
@@ -141,8 +143,8 @@ impl Access {
             );
             return Ok(false);
         }
-        let bucket = Bucket::open(&wanted, &self.overrides()).map_err(|error| told(&error))?;
-        bucket.test().await.map_err(|error| told(&error))?;
+        let bucket = Bucket::open(&wanted, &self.overrides()).map_err(|error| to_error(&error))?;
+        bucket.test().await.map_err(|error| to_error(&error))?;
         meta.init(wanted, false).await?;
         info!(volume = self.name, "the keys of the volume were changed");
         Ok(true)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Pairs, map};
 use crate::error::{Error, Result};
-use crate::options::list;
+use crate::options::comma_list;
 use crate::secret::Secret;
 
 /// What the plain keys are called among the options of `format`.
@@ -91,14 +91,16 @@ impl Keys {
                 "the Secret has no key \"metaurl\": the address of the metadata",
             ));
         }
-        let keeps = list::pairs(options.expose()).any(|pair| pair == ("no-update", None));
+        let keeps = comma_list::pairs(options.expose()).any(|pair| pair == ("no-update", None));
         Ok(Self { name, metaurl, encrypt_key, envs, configs, keeps, plain, options })
     }
 
     /// The options of `format`; those of the list win.
     pub fn format_options(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         let plain = self.plain.iter().map(|(name, value)| (*name, Some(value.expose())));
-        plain.chain(list::pairs(self.options.expose()).filter(|pair| *pair != ("no-update", None)))
+        plain.chain(
+            comma_list::pairs(self.options.expose()).filter(|pair| *pair != ("no-update", None)),
+        )
     }
 }
 

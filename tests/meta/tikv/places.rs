@@ -9,7 +9,7 @@ use jfs::meta::engine::kv::KvEngine;
 use jfs::meta::engine::{Engine, connect, tikv};
 use jfs::meta::{Caller, Ino, Meta, Options, Registration};
 
-use crate::support::aside::Aside;
+use crate::support::no_shared_locks::WithoutSharedLocks;
 use crate::support::tikv::TikvServer;
 use crate::support::tree::{Tree, name};
 use crate::support::volume::{Volume, setting};
@@ -31,7 +31,7 @@ impl Rivals {
     async fn without_seats() -> Self {
         Self::with(async |url| {
             let store = tikv::open(url, &|_| None).await.expect("connect");
-            Arc::new(KvEngine::new(Arc::new(Aside(store)))) as Arc<dyn Engine>
+            Arc::new(KvEngine::new(Arc::new(WithoutSharedLocks(store)))) as Arc<dyn Engine>
         })
         .await
     }
