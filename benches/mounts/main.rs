@@ -23,7 +23,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Parser;
 
-use support::rig::{self, Client, Rig};
+use support::fixture::{self, Client, Fixture};
 use support::timeout::within;
 use table::Table;
 
@@ -74,7 +74,7 @@ fn measure(args: &Args) -> Result<Table> {
                 continue;
             }
             // A volume of its own, on the same server.
-            let rig = Rig::redis();
+            let rig = Fixture::redis();
             rig.format(&[]);
             table.add(client, &work::run(&rig, client, args)?);
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::figures::{Figure, Unit};
-use crate::support::rig::Client;
+use crate::support::fixture::Client;
 
 #[derive(Default)]
 pub struct Table {

@@ -11,13 +11,13 @@ use anyhow::{Result, ensure};
 use crate::Args;
 use crate::figures::{Figure, Unit};
 use crate::memory::resident;
-use crate::support::rig::{Client, Rig};
+use crate::support::fixture::{Client, Fixture};
 
 const MIB: usize = 1 << 20;
 /// Of a small file.
 const SMALL: usize = 16 << 10;
 
-pub fn run(rig: &Rig, client: Client, args: &Args) -> Result<Vec<Figure>> {
+pub fn run(rig: &Fixture, client: Client, args: &Args) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     let mut add = |name, unit, value| figures.push(Figure { name, unit, value });
 

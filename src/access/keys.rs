@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Pairs, text_map};
 use crate::error::{Error, Result};
-use crate::options::list;
+use crate::options::comma_list;
 use crate::secret::Secret;
 
 /// The `format` options of plain keys.
@@ -94,7 +94,7 @@ impl SecretKeys {
             ));
         }
         let keeps_stored =
-            list::pairs(format_list.expose()).any(|pair| pair == ("no-update", None));
+            comma_list::pairs(format_list.expose()).any(|pair| pair == ("no-update", None));
         Ok(Self {
             name,
             metaurl,
@@ -112,7 +112,7 @@ impl SecretKeys {
         let format_keys =
             self.format_keys.iter().map(|(name, value)| (*name, Some(value.expose())));
         format_keys.chain(
-            list::pairs(self.format_list.expose()).filter(|pair| *pair != ("no-update", None)),
+            comma_list::pairs(self.format_list.expose()).filter(|pair| *pair != ("no-update", None)),
         )
     }
 }

@@ -1,4 +1,4 @@
-//! `config`: show the setting of a volume, or change what was said and nothing else.
+//! `config`: shows the setting of a volume, or changes the given options and nothing else.
 
 use std::fmt::Display;
 use std::io::{BufRead, Write};
@@ -84,7 +84,7 @@ pub struct Config {
     tier: Option<u8>,
 }
 
-/// What is going to change, line by line.
+/// The changes to make, one line each.
 #[derive(Default)]
 struct Changes(Vec<String>);
 
@@ -97,7 +97,7 @@ impl Changes {
         self.0.push(format!("{name:>10}: updated"));
     }
 
-    /// Sets a field that was asked for and differs.
+    /// Sets a field if a different value was given.
     fn set<T: PartialEq + Display + Clone>(&mut self, name: &str, field: &mut T, new: Option<&T>) {
         if let Some(new) = new.filter(|new| **new != *field) {
             self.note(name, field, new);
@@ -113,7 +113,7 @@ impl Config {
             bail!("there is no volume in {}", meta.engine().address());
         };
         let mut setting = old.clone();
-        // Secrets given anew must not mix with encrypted ones.
+        // New secrets must not mix with encrypted ones.
         setting.decrypt()?;
         let changes = self.change(&mut setting)?;
         if !self.asks_for_changes() {
@@ -167,7 +167,7 @@ impl Config {
     fn change_storage(&self, setting: &mut Setting, changes: &mut Changes) -> anyhow::Result<()> {
         let storage = &self.storage;
         let before = setting.clone();
-        storage.place(setting)?;
+        storage.apply_location(setting)?;
         if before.storage != setting.storage {
             changes.note("storage", &before.storage, &setting.storage);
         }
@@ -177,7 +177,7 @@ impl Config {
         if self.tier.is_some() && (storage.bucket.is_some() || storage.access_key.is_some()) {
             bail!("a tier has no bucket or keys of its own: give --tier without them");
         }
-        storage.credentials(setting);
+        storage.apply_credentials(setting);
         if before.access_key != setting.access_key {
             changes.note("access-key", &before.access_key, &setting.access_key);
         }
@@ -279,7 +279,7 @@ impl Config {
         Ok(())
     }
 
-    /// A change of where or how objects are stored must work before anybody relies on it.
+    /// Tests the storage if the change is about where or how objects are stored.
     async fn test_storage(&self, old: &Setting, new: &Setting) -> anyhow::Result<()> {
         let place = |setting: &Setting| {
             (setting.storage.clone(), setting.bucket.clone(), setting.access_key.clone())
@@ -291,11 +291,11 @@ impl Config {
         if !keys && !tier && place(old) == place(new) {
             return Ok(());
         }
-        // Objects of a new class may be out of reach for hours.
+        // Objects of a new storage class may not be readable for hours.
         Bucket::open(new, &Overrides::from_environment()?)?.probe(id, !tier).await
     }
 
-    /// Asks about what may surprise.
+    /// Asks for confirmation of changes that may have unexpected effects.
     async fn confirm(&self, meta: &Meta, old: &Setting, new: &Setting) -> anyhow::Result<()> {
         let stat = meta.statfs(crate::meta::Ino::ROOT).await?;
         let used = stat.total - stat.available;
@@ -321,7 +321,7 @@ impl Config {
     }
 
     async fn confirm_versions(&self, meta: &Meta, new: &Setting) -> anyhow::Result<()> {
-        let mut shut_out = Vec::new();
+        let mut refused_clients = Vec::new();
         for session in meta.engine().sessions().await? {
             let info: SessionInfo = serde_json::from_slice(&session.info).unwrap_or_default();
             let refused = match info.version.parse::<Version>() {
@@ -329,13 +329,14 @@ impl Config {
                 Err(error) => Some(error.to_string()),
             };
             if let Some(why) = refused {
-                shut_out.push(format!("{} process {}: {why}", info.host_name, info.process_id));
+                refused_clients
+                    .push(format!("{} process {}: {why}", info.host_name, info.process_id));
             }
         }
-        if shut_out.is_empty() {
+        if refused_clients.is_empty() {
             return Ok(());
         }
-        self.ask(&format!("These clients will be shut out:\n{}", shut_out.join("\n")))
+        self.ask(&format!("These clients will be refused:\n{}", refused_clients.join("\n")))
     }
 
     fn ask(&self, warning: &str) -> anyhow::Result<()> {
@@ -354,5 +355,5 @@ impl Config {
     }
 }
 
-/// Seconds that a change log keeps unless told otherwise.
+/// Default age limit of the change log, in seconds.
 const DEFAULT_LOG_AGE: i64 = 7200;

@@ -1,9 +1,9 @@
-//! How the program ends, in numbers that scripts can tell apart.
+//! Exit statuses that scripts can tell apart.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// The README lists them; they never change their meaning.
+/// The README lists them; their meaning never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Done = 0,
@@ -11,11 +11,11 @@ pub enum Exit {
     Failed = 1,
     /// An option or argument is wrong.
     Usage = 2,
-    /// The mount was served, and what was written at the end could not be stored.
+    /// The mount was served, but the last written data could not be stored.
     Unflushed = 3,
-    /// The mount was served until its connection to the kernel was cut or failed.
-    Cut = 4,
-    /// The mount was served until the volume was gone, or not for this client any more.
+    /// The mount was served until its connection to the kernel was aborted or failed.
+    Disconnected = 4,
+    /// The mount was served until the volume was gone, or closed to this client.
     Lost = 5,
     /// The mount is in use.
     Busy = 6,
@@ -26,14 +26,14 @@ impl Exit {
         self as u8
     }
 
-    /// What an error ends the program with.
+    /// Returns the status that an error ends the program with.
     pub fn of(error: &anyhow::Error) -> Self {
-        error.downcast_ref::<Ended>().map_or(Self::Failed, |ended| ended.exit)
+        error.downcast_ref::<ErrorWithExit>().map_or(Self::Failed, |error| error.exit)
     }
 
-    /// An error that ends the program with this number.
+    /// Attaches this status to an error.
     pub fn with(self, error: anyhow::Error) -> anyhow::Error {
-        anyhow::Error::new(Ended { exit: self, error })
+        anyhow::Error::new(ErrorWithExit { exit: self, error })
     }
 }
 
@@ -44,25 +44,25 @@ impl From<Exit> for ExitCode {
 }
 
 #[derive(Debug)]
-struct Ended {
+struct ErrorWithExit {
     exit: Exit,
     error: anyhow::Error,
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for ErrorWithExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#}", self.error)
     }
 }
 
-impl std::error::Error for Ended {}
+impl std::error::Error for ErrorWithExit {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_error_ends_with_its_number() {
+    fn an_error_keeps_its_exit_status() {
         let error = Exit::Busy.with(anyhow::anyhow!("cause").context("in use"));
         assert_eq!(
             (Exit::of(&error), format!("{error:#}").as_str()),

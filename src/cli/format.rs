@@ -1,4 +1,4 @@
-//! `format`: create a volume, or update what may change in an existing one.
+//! `format`: creates a volume, or updates what may change in an existing one.
 
 use anyhow::bail;
 use clap::Args;
@@ -32,21 +32,21 @@ pub struct Format {
 impl Format {
     pub async fn run(self) -> anyhow::Result<()> {
         let meta = Meta::attach(&self.meta, Options::default()).await?;
-        let said = Overrides::from_environment()?;
+        let overrides = Overrides::from_environment()?;
         let setting = match meta.stored_setting().await? {
             Some(old) if self.no_update => old,
             Some(old) if !self.force => {
                 let setting = self.updated(old)?;
-                Bucket::open(&setting, &said)?.test().await?;
+                Bucket::open(&setting, &overrides)?.test().await?;
                 meta.init(setting, false).await?
             }
             Some(old) => {
                 let uuid = Uuid::parse_str(&old.uuid).unwrap_or_else(|_| Uuid::new_v4());
-                let setting = self.fresh(uuid)?;
-                Bucket::open(&setting, &said)?.test().await?;
+                let setting = self.new_setting(uuid)?;
+                Bucket::open(&setting, &overrides)?.test().await?;
                 meta.init(setting, true).await?
             }
-            None => self.args.create(&meta, self.fresh(Uuid::new_v4())?, &said).await?,
+            None => self.args.create(&meta, self.new_setting(Uuid::new_v4())?, &overrides).await?,
         };
         meta.close().await?;
         info!("volume {} is formatted", setting.name);
@@ -54,24 +54,24 @@ impl Format {
         Ok(())
     }
 
-    fn fresh(&self, uuid: Uuid) -> anyhow::Result<Setting> {
-        let mut setting = self.args.fresh(&self.name, uuid)?;
-        self.args.storage.or_environment().credentials(&mut setting);
+    fn new_setting(&self, uuid: Uuid) -> anyhow::Result<Setting> {
+        let mut setting = self.args.new_setting(&self.name, uuid)?;
+        self.args.storage.or_environment().apply_credentials(&mut setting);
         Ok(setting)
     }
 
-    /// An existing volume: only what was said, and only what may change.
+    /// Applies the given options to the setting of an existing volume, as far as they may change.
     fn updated(&self, mut setting: Setting) -> anyhow::Result<Setting> {
         if setting.name != self.name {
             bail!(
-                "there is a volume named {:?} in {} already",
+                "there is already a volume named {:?} in {}",
                 setting.name,
                 crate::meta::engine::masked(&self.meta)
             );
         }
         setting.decrypt()?;
-        self.args.storage.place(&mut setting)?;
-        self.args.change(&mut setting)?;
+        self.args.storage.apply_location(&mut setting)?;
+        self.args.apply_changes(&mut setting)?;
         Ok(setting)
     }
 }

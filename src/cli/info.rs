@@ -1,4 +1,4 @@
-//! `info`: what a mount knows of a path or an inode.
+//! `info`: prints what a mount knows about a path or an inode.
 
 use std::fmt::Write;
 use std::os::unix::fs::MetadataExt;
@@ -10,38 +10,38 @@ use nix::errno::Errno;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::controller::{Answer, Controller, told};
+use super::control_client::{ControlClient, Reply, describe_errno};
 use super::table;
 
 const INFO: u32 = 1005;
-/// Of mounts older than 1.1.
+/// The request for mounts older than 1.1.
 const LEGACY_INFO: u32 = 1003;
 /// Bytes of a chunk.
 const CHUNK: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
 pub struct Info {
-    /// Paths in a mount, or with --inode numbers
+    /// Paths in a mount, or inode numbers with --inode
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<String>,
-    /// Numbers of inodes instead of paths; the current directory is in the mount
+    /// Take inode numbers instead of paths; the current directory must be in the mount
     #[arg(short, long)]
     inode: bool,
-    /// Add up all that is below a directory
+    /// Sum up everything below a directory
     #[arg(short, long)]
     recursive: bool,
-    /// Look at every file instead of believing what directories say of themselves
+    /// Look at every file instead of using the recorded usage of directories
     #[arg(long)]
     strict: bool,
-    /// Slices instead of objects
+    /// Print slices instead of objects
     #[arg(long)]
     raw: bool,
-    /// A list of objects in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What the mount answers.
+/// The reply of the mount.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Response {
@@ -53,10 +53,10 @@ struct Response {
     chunks: Option<Vec<Slice>>,
     objects: Option<Vec<Object>>,
     #[serde(rename = "PLocks")]
-    plocks: Option<Vec<HeldRange>>,
+    plocks: Option<Vec<PosixLock>>,
     #[serde(rename = "FLocks")]
-    flocks: Option<Vec<HeldFile>>,
-    /// Not told by mounts older than 1.4.
+    flocks: Option<Vec<FlockLock>>,
+    /// Missing from mounts older than 1.4.
     tier: Option<Tier>,
     #[serde(default)]
     restore_status: String,
@@ -93,7 +93,7 @@ struct Object {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct HeldRange {
+struct PosixLock {
     sid: u64,
     owner: u64,
     #[serde(rename = "Type")]
@@ -105,7 +105,7 @@ struct HeldRange {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct HeldFile {
+struct FlockLock {
     sid: u64,
     owner: u64,
     #[serde(rename = "Type")]
@@ -125,22 +125,22 @@ impl Info {
     pub async fn run(self) -> anyhow::Result<()> {
         let mut all = Vec::new();
         for path in &self.paths {
-            let (at, ino) = self.find(path)?;
-            let mut controller = Controller::open(&at)?;
-            match controller.ask(INFO, &self.body(ino), |_, _| {}).await? {
-                Answer::Data(data) if self.json => {
+            let (dir, ino) = self.find(path)?;
+            let mut client = ControlClient::open(&dir)?;
+            match client.request(INFO, &self.body(ino), |_, _| {}).await? {
+                Reply::Data(data) if self.json => {
                     all.push(serde_json::from_slice::<Value>(&data)?);
                 }
-                Answer::Data(data) => {
-                    print!("{}", described(path, &serde_json::from_slice(&data)?)?);
+                Reply::Data(data) => {
+                    print!("{}", describe(path, &serde_json::from_slice(&data)?)?);
                 }
-                Answer::Failed(Errno::EINVAL) if !self.json => {
+                Reply::Failed(Errno::EINVAL) if !self.json => {
                     let body = &self.body(ino)[..10];
-                    let text = Controller::open(&at)?.ask_for_text(LEGACY_INFO, body).await?;
+                    let text = ControlClient::open(&dir)?.request_text(LEGACY_INFO, body).await?;
                     print!("{path} :\n{text}");
                 }
-                Answer::Failed(errno) => bail!("{path}: {}", told(errno)),
-                Answer::Done => bail!("{path}: the mount answered nothing"),
+                Reply::Failed(errno) => bail!("{path}: {}", describe_errno(errno)),
+                Reply::Done => bail!("{path}: empty reply of the mount"),
             }
         }
         if self.json {
@@ -149,18 +149,18 @@ impl Info {
         Ok(())
     }
 
-    /// Where to ask, and for what.
+    /// Returns a path in the mount, and the inode to ask about.
     fn find(&self, path: &str) -> anyhow::Result<(PathBuf, u64)> {
         if self.inode {
             let ino = path.parse().with_context(|| format!("{path:?} is not an inode number"))?;
-            let here = std::env::current_dir().context("cannot tell where this is")?;
+            let here = std::env::current_dir().context("cannot find the current directory")?;
             return Ok((here, ino));
         }
-        let at =
-            std::path::absolute(path).with_context(|| format!("cannot tell where {path} is"))?;
+        let full =
+            std::path::absolute(path).with_context(|| format!("cannot make {path} absolute"))?;
         let found =
-            Path::new(path).symlink_metadata().with_context(|| format!("cannot look at {path}"))?;
-        Ok((at, found.ino()))
+            Path::new(path).symlink_metadata().with_context(|| format!("cannot stat {path}"))?;
+        Ok((full, found.ino()))
     }
 
     fn body(&self, ino: u64) -> Vec<u8> {
@@ -169,8 +169,8 @@ impl Info {
     }
 }
 
-/// What a person reads.
-fn described(path: &str, response: &Response) -> anyhow::Result<String> {
+/// Renders a reply for people.
+fn describe(path: &str, response: &Response) -> anyhow::Result<String> {
     if response.failed {
         bail!("{path}: {}", response.reason);
     }
@@ -208,7 +208,7 @@ fn described(path: &str, response: &Response) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Each with its header.
+/// Returns the titled tables of a reply; the first row of each is its header.
 fn tables(response: &Response) -> [(&'static str, Vec<Vec<String>>); 4] {
     let header = |names: &[&str]| vec![names.iter().map(|name| (*name).to_owned()).collect()];
     let row = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<String>>();
@@ -243,7 +243,7 @@ fn tables(response: &Response) -> [(&'static str, Vec<Vec<String>>); 4] {
     [("chunks", chunks), ("objects", objects), ("flocks", flocks), ("plocks", plocks)]
 }
 
-/// The objects that lie within the file, with where in it they begin.
+/// Returns the objects within the file, each with its offset in the file.
 fn positions(response: &Response) -> Vec<(&Object, u64)> {
     let mut positions: Vec<(&Object, u64)> = Vec::new();
     for object in response.objects.iter().flatten() {
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_file_is_described() {
-        let text = described("f", &serde_json::from_value(response()).unwrap()).unwrap();
+        let text = describe("f", &serde_json::from_value(response()).unwrap()).unwrap();
         let expected = "\
 f :
   inode: 5
@@ -325,12 +325,12 @@ f :
     }
 
     #[test]
-    fn an_older_mount_says_nothing_of_tiers() {
+    fn tiers_are_left_out_for_older_mounts() {
         let mut response = response();
         let fields = response.as_object_mut().unwrap();
         fields.remove("Tier");
         fields.remove("RestoreStatus");
-        let text = described("f", &serde_json::from_value(response).unwrap()).unwrap();
+        let text = describe("f", &serde_json::from_value(response).unwrap()).unwrap();
         assert!(!text.contains("tier"), "{text}");
     }
 
@@ -339,7 +339,7 @@ f :
         let mut response = response();
         response["Failed"] = true.into();
         response["Reason"] = "no such file or directory".into();
-        let error = described("f", &serde_json::from_value(response).unwrap()).unwrap_err();
+        let error = describe("f", &serde_json::from_value(response).unwrap()).unwrap_err();
         assert_eq!(error.to_string(), "f: no such file or directory");
     }
 }

@@ -1,20 +1,22 @@
 //! The subcommands of `jfs-mount`, one file or folder each, with the Go client's option names.
 //!
-//! [`Program`] is the way in: what has to happen before there are threads, then the subcommand.
+//! [`Program`] is the entry point: it does what must happen before there are threads, then runs the
+//! subcommand.
 
 mod bench;
 mod config;
-mod controller;
+mod control_client;
 mod exit;
 mod format;
 mod info;
-mod launch;
 mod mount;
 mod program;
 mod progress;
 mod quota;
+mod relaunch;
 mod rmr;
 mod stats;
+mod stats_file;
 mod status;
 mod table;
 mod umount;
@@ -26,29 +28,29 @@ use clap::{CommandFactory, Parser, Subcommand};
 use tracing::warn;
 
 use crate::log::Log;
-use launch::Caller;
 pub use program::Program;
+use relaunch::Parent;
 
 /// A JuiceFS-compatible file-system client.
 #[derive(Debug, Parser)]
 #[command(name = "jfs-mount", version, max_term_width = 100, args_override_self = true)]
 pub struct Cli {
-    /// Say more: debug lines too
+    /// Log debug lines too
     #[arg(short, long, visible_alias = "debug", global = true)]
     verbose: bool,
-    /// Say less: only warnings and errors
+    /// Log only warnings and errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
-    /// Say everything
+    /// Log everything
     #[arg(long, global = true, conflicts_with = "quiet")]
     trace: bool,
-    /// What to say: trace, debug, info, warn or error
+    /// What to log: trace, debug, info, warn or error
     #[arg(long, value_name = "LEVEL", global = true, hide = true)]
     log_level: Option<Level>,
-    /// Text in front of every line of the log; `random` for one that nobody else has
+    /// Prefix of every log line; `random` for a unique one
     #[arg(long, value_name = "ID", global = true)]
     log_id: Option<String>,
-    /// No colors in the log
+    /// Do not color the log
     #[arg(long, global = true)]
     no_color: bool,
     /// Open no port for profilers; there is none anyway
@@ -81,17 +83,17 @@ enum Command {
     Status(status::Status),
     /// Manage quotas of directories, users and groups
     Quota(quota::Quota),
-    /// Show what a mount knows of a path or an inode
+    /// Show what a mount knows about a path or an inode
     Info(info::Info),
-    /// Remove trees of a mount
+    /// Remove directory trees of a mount
     Rmr(rmr::Rmr),
-    /// Show what a mount does, second by second
+    /// Show the activity of a mount, second by second
     Stats(stats::Stats),
     /// Mount a volume
     Mount(Box<mount::Mount>),
     /// Unmount a volume
     Umount(umount::Umount),
-    /// Measure how fast a directory is
+    /// Measure the speed of a directory
     Bench(bench::Bench),
     /// Show the version
     Version(version::Version),
@@ -115,7 +117,7 @@ impl Cli {
         }
     }
 
-    async fn run(self, words: &[OsString], caller: &mut Option<Caller>) -> anyhow::Result<()> {
+    async fn run(self, words: &[OsString], parent: &mut Option<Parent>) -> anyhow::Result<()> {
         if self.pyroscope.is_some() {
             warn!("--pyroscope has no effect: nothing is sent there");
         }
@@ -128,10 +130,10 @@ impl Cli {
             Command::Rmr(command) => command.run().await,
             Command::Stats(command) => command.run().await,
             Command::Mount(command) => {
-                if caller.is_none() {
+                if parent.is_none() {
                     command.update_fstab(&Self::command(), words);
                 }
-                command.run(caller).await
+                command.run(parent).await
             }
             Command::Umount(command) => command.run().await,
             Command::Bench(command) => command.run().await,

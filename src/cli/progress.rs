@@ -1,4 +1,4 @@
-//! How far long work has come: bars on a terminal, plain lines otherwise.
+//! Progress of long work: bars on a terminal, plain lines otherwise.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,11 +9,11 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use crate::options::sizes::{Bytes, Count};
 
 /// Between two plain lines about the same work.
-const SOMETIMES: Duration = Duration::from_secs(10);
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The work of one command.
+/// The progress bars of one command.
 pub struct Progress {
-    /// None where nobody watches.
+    /// `None` if stderr is not a terminal.
     bars: Option<MultiProgress>,
 }
 
@@ -22,12 +22,12 @@ impl Progress {
         Self { bars: stderr().is_terminal().then(MultiProgress::new) }
     }
 
-    /// Work that is counted in bytes.
+    /// Adds a bar that counts bytes.
     pub fn bytes(&self, what: &'static str, total: u64) -> Bar {
         self.bar(what, total, true, "{msg:30} {wide_bar} {bytes:>10}/{total_bytes:10} {eta:>4}")
     }
 
-    /// Work that is counted in pieces.
+    /// Adds a bar that counts items.
     pub fn count(&self, what: &'static str, total: u64) -> Bar {
         self.bar(what, total, false, "{msg:30} {wide_bar} {pos:>10}/{len:10} {eta:>4}")
     }
@@ -38,39 +38,39 @@ impl Progress {
             let bar = ProgressBar::new(total).with_message(what);
             bars.add(style.map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style)))
         });
-        let begun = Instant::now();
+        let started = Instant::now();
         Bar {
             what,
             total,
             in_bytes,
             drawn,
             done: AtomicU64::new(0),
-            said: AtomicU64::new(0),
-            begun,
+            lines_printed: AtomicU64::new(0),
+            started,
         }
     }
 }
 
-/// One piece of work. Many threads may do it together.
+/// One piece of work, possibly done by many threads.
 pub struct Bar {
     what: &'static str,
     total: u64,
     in_bytes: bool,
     drawn: Option<ProgressBar>,
     done: AtomicU64,
-    /// Lines that were due so far.
-    said: AtomicU64,
-    begun: Instant,
+    /// Number of line intervals already reported.
+    lines_printed: AtomicU64,
+    started: Instant,
 }
 
 impl Bar {
-    /// So much more is done.
+    /// Adds to the amount done.
     pub fn add(&self, more: u64) {
         let done = self.done.fetch_add(more, Ordering::Relaxed) + more;
         self.show(done);
     }
 
-    /// So much is done.
+    /// Sets the amount done.
     pub fn set(&self, done: u64) {
         self.done.store(done, Ordering::Relaxed);
         self.show(done);
@@ -87,8 +87,8 @@ impl Bar {
         if let Some(bar) = &self.drawn {
             return bar.set_position(done);
         }
-        let due = self.begun.elapsed().as_secs() / SOMETIMES.as_secs();
-        if due > self.said.fetch_max(due, Ordering::Relaxed) {
+        let due = self.started.elapsed().as_secs() / LINE_INTERVAL.as_secs();
+        if due > self.lines_printed.fetch_max(due, Ordering::Relaxed) {
             eprintln!("{}", self.line(done));
         }
     }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_say_how_far_it_is() {
+    fn lines_show_the_amount_done_and_the_total() {
         let plain = Progress { bars: None };
         assert_eq!(plain.bytes("copying", 2 << 20).line(1 << 20), "copying: 1.0 MiB of 2.0 MiB");
         assert_eq!(plain.count("making", 2000).line(1000), "making: 1,000 of 2,000");

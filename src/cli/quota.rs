@@ -23,7 +23,7 @@ enum Action {
     Set(Set),
     /// Show one quota
     Get(Get),
-    /// Take limits away
+    /// Remove limits
     #[command(visible_alias = "del")]
     Delete(Get),
     /// Show every quota, or the one of --path, --uid or --gid
@@ -38,15 +38,15 @@ struct Volume {
     /// Address of the metadata
     #[arg(value_name = "META-URL")]
     meta: String,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Whose quota.
+/// The directory, user or group that a quota is for.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
-struct Whose {
+struct QuotaTarget {
     /// Path of a directory within the volume
     #[arg(long)]
     path: Option<String>,
@@ -63,7 +63,7 @@ struct Set {
     #[command(flatten)]
     volume: Volume,
     #[command(flatten)]
-    whose: Whose,
+    target: QuotaTarget,
     /// Most space, in GiB unless it says otherwise; 0 for no limit
     #[arg(long, value_parser = parse_capacity)]
     capacity: Option<u64>,
@@ -83,7 +83,7 @@ struct Get {
     #[command(flatten)]
     volume: Volume,
     #[command(flatten)]
-    whose: Whose,
+    target: QuotaTarget,
 }
 
 #[derive(Debug, Args)]
@@ -91,7 +91,7 @@ struct Check {
     #[command(flatten)]
     volume: Volume,
     #[command(flatten)]
-    whose: Whose,
+    target: QuotaTarget,
     /// Correct what is wrong
     #[arg(long)]
     repair: bool,
@@ -117,21 +117,22 @@ impl Volume {
         Ok(Meta::connect(&self.meta, Options::default()).await?)
     }
 
-    /// For people, or for scripts.
+    /// Prints a table, or JSON with `--json`.
     fn print(&self, heading: &str, mut quotas: Vec<(String, Record)>) -> anyhow::Result<()> {
         quotas.sort_by(|a, b| a.0.cmp(&b.0));
         if self.json {
-            let all: Vec<Value> = quotas.iter().map(|(label, quota)| shown(label, quota)).collect();
+            let all: Vec<Value> =
+                quotas.iter().map(|(label, quota)| to_json(label, quota)).collect();
             println!("{}", serde_json::to_string_pretty(&all)?);
         } else {
-            print!("{}", rendered(heading, quotas));
+            print!("{}", render_table(heading, quotas));
         }
         Ok(())
     }
 }
 
-impl Whose {
-    /// The quota's key and the words for it.
+impl QuotaTarget {
+    /// Returns the key of the quota and a label for it.
     async fn find(&self, meta: &Meta, create: bool) -> anyhow::Result<(QuotaKey, String)> {
         if let Some(uid) = self.uid {
             return Ok((QuotaKey::User(uid), uid.to_string()));
@@ -140,7 +141,7 @@ impl Whose {
             return Ok((QuotaKey::Group(gid), gid.to_string()));
         }
         let Some(path) = &self.path else {
-            bail!("whose quota? Give --path, --uid or --gid");
+            bail!("give --path, --uid or --gid");
         };
         let ino = match meta.resolve(path).await {
             Ok((ino, attr)) if attr.is_dir() => ino,
@@ -159,7 +160,7 @@ impl Whose {
         }
     }
 
-    fn is_anybody(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.path.is_none() && self.uid.is_none() && self.gid.is_none()
     }
 }
@@ -170,13 +171,13 @@ impl Set {
             bail!("nothing to set: give --capacity or --inodes");
         }
         let meta = self.volume.open().await?;
-        let (key, label) = self.whose.find(&meta, self.create).await?;
+        let (key, label) = self.target.find(&meta, self.create).await?;
         let limits = Limits {
             space: self.capacity.map(i64::try_from).transpose().context("--capacity")?,
             inodes: self.inodes.map(i64::try_from).transpose().context("--inodes")?,
         };
         let quota = meta.quota_set(key, limits, self.strict).await?;
-        self.volume.print(self.whose.heading(), vec![(label, quota)])?;
+        self.volume.print(self.target.heading(), vec![(label, quota)])?;
         Ok(meta.close().await?)
     }
 }
@@ -184,21 +185,21 @@ impl Set {
 impl Get {
     async fn show(self) -> anyhow::Result<()> {
         let meta = self.volume.open().await?;
-        let (key, label) = self.whose.find(&meta, false).await?;
+        let (key, label) = self.target.find(&meta, false).await?;
         let Some(quota) = meta.quota(key).await? else {
             bail!("{label} has no quota");
         };
-        self.volume.print(self.whose.heading(), vec![(label, quota)])?;
+        self.volume.print(self.target.heading(), vec![(label, quota)])?;
         Ok(meta.close().await?)
     }
 
-    /// All quotas, or the one that is asked for; none of it is an empty list.
+    /// Prints all quotas, or the requested one; an empty list if there is none.
     async fn list(self) -> anyhow::Result<()> {
         let meta = self.volume.open().await?;
-        let (only, heading) = if self.whose.is_anybody() {
+        let (only, heading) = if self.target.is_empty() {
             (None, "Path/ID")
         } else {
-            (Some(self.whose.find(&meta, false).await?.0), self.whose.heading())
+            (Some(self.target.find(&meta, false).await?.0), self.target.heading())
         };
         let mut rows = Vec::new();
         for (key, quota) in meta.quota_list().await? {
@@ -212,7 +213,7 @@ impl Get {
 
     async fn delete(self) -> anyhow::Result<()> {
         let meta = self.volume.open().await?;
-        let (key, label) = self.whose.find(&meta, false).await?;
+        let (key, label) = self.target.find(&meta, false).await?;
         if meta.quota(key).await?.is_none() {
             bail!("{label} has no quota");
         }
@@ -224,10 +225,10 @@ impl Get {
 impl Check {
     async fn run(self) -> anyhow::Result<()> {
         let meta = self.volume.open().await?;
-        let whose = &self.whose;
-        let wrong: Vec<QuotaCheck> = if whose.path.is_some() {
-            let (QuotaKey::Dir(dir), label) = whose.find(&meta, false).await? else {
-                bail!("--path names a directory");
+        let target = &self.target;
+        let wrong: Vec<QuotaCheck> = if target.path.is_some() {
+            let (QuotaKey::Dir(dir), label) = target.find(&meta, false).await? else {
+                bail!("--path must name a directory");
             };
             let check = meta.quota_check(dir, self.strict, self.repair).await?;
             if check.is_right() {
@@ -237,7 +238,7 @@ impl Check {
                 vec![check]
             }
         } else {
-            let one = |key: QuotaKey| match (whose.uid, whose.gid) {
+            let one = |key: QuotaKey| match (target.uid, target.gid) {
                 (None, None) => true,
                 (uid, gid) => {
                     uid.map(QuotaKey::User) == Some(key) || gid.map(QuotaKey::Group) == Some(key)
@@ -261,7 +262,7 @@ impl Check {
         for check in wrong {
             let label = label(meta, check.key).await;
             if self.volume.json {
-                let mut one = shown(&label, &check.quota);
+                let mut one = to_json(&label, &check.quota);
                 one["CountedSpace"] = check.space.into();
                 one["CountedInodes"] = check.inodes.into();
                 one["Corrected"] = self.repair.into();
@@ -308,7 +309,7 @@ async fn label(meta: &Meta, key: QuotaKey) -> String {
     }
 }
 
-fn shown(label: &str, quota: &Record) -> Value {
+fn to_json(label: &str, quota: &Record) -> Value {
     json!({
         "Name": label,
         "MaxSpace": quota.max_space,
@@ -318,7 +319,7 @@ fn shown(label: &str, quota: &Record) -> Value {
     })
 }
 
-fn rendered(heading: &str, quotas: Vec<(String, Record)>) -> String {
+fn render_table(heading: &str, quotas: Vec<(String, Record)>) -> String {
     let cells = |text: [&str; 7]| text.map(str::to_owned).to_vec();
     let mut rows = vec![cells([heading, "Size", "Used", "Use%", "Inodes", "IUsed", "IUse%"])];
     for (label, quota) in quotas {

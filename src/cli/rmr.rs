@@ -1,4 +1,4 @@
-//! `rmr`: removes trees of a mount, by the mount itself.
+//! `rmr`: has a mount remove whole directory trees.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,19 +10,19 @@ use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::controller::{Answer, Controller, told};
+use super::control_client::{ControlClient, Reply, describe_errno};
 
 const REMOVE: u32 = 1002;
 const SKIP_TRASH: u8 = 1;
-/// Where nobody watches, how often a line tells how far it is.
-const TELLING: Duration = Duration::from_secs(10);
+/// Between two lines of progress, if stderr is not a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 pub struct Rmr {
-    /// What to remove, with all that is below
+    /// What to remove, with everything below
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// Remove for good instead of into the trash; only for root
+    /// Delete instead of moving to the trash; only for root
     #[arg(long)]
     skip_trash: bool,
     /// Directories emptied at once
@@ -44,35 +44,35 @@ impl Rmr {
     }
 
     async fn remove(&self, path: &Path) -> anyhow::Result<u64> {
-        let (dir, name) = place(path)?;
-        let found = dir.metadata().with_context(|| format!("cannot look at {}", dir.display()))?;
-        let mut controller = Controller::open(&dir)?;
-        let mut bar = Bar::new(path);
+        let (dir, name) = split_path(path)?;
+        let found = dir.metadata().with_context(|| format!("cannot stat {}", dir.display()))?;
+        let mut client = ControlClient::open(&dir)?;
+        let mut progress = RemovalProgress::new(path);
         let body = body(found.ino(), &name, self.skip_trash, self.threads)?;
-        let answer = controller.ask(REMOVE, &body, |count, _| bar.tell(count)).await;
-        let count = bar.end();
-        match answer.with_context(|| format!("cannot remove {}", path.display()))? {
-            Answer::Done => Ok(count),
-            Answer::Failed(errno) => {
+        let reply = client.request(REMOVE, &body, |count, _| progress.update(count)).await;
+        let count = progress.finish();
+        match reply.with_context(|| format!("cannot remove {}", path.display()))? {
+            Reply::Done => Ok(count),
+            Reply::Failed(errno) => {
                 let removed = if count > 0 {
                     format!(" after {count} entries were removed")
                 } else {
                     String::new()
                 };
-                bail!("cannot remove {}: {}{removed}", path.display(), told(errno));
+                bail!("cannot remove {}: {}{removed}", path.display(), describe_errno(errno));
             }
-            Answer::Data(_) => bail!("the mount answered something else than was asked for"),
+            Reply::Data(_) => bail!("unexpected reply of the mount"),
         }
     }
 }
 
-/// The directory and the name in it.
-fn place(path: &Path) -> anyhow::Result<(PathBuf, Vec<u8>)> {
+/// Splits a path into the directory and the name in it.
+fn split_path(path: &Path) -> anyhow::Result<(PathBuf, Vec<u8>)> {
     let whole = std::path::absolute(path)
-        .with_context(|| format!("cannot tell where {} is", path.display()))?;
+        .with_context(|| format!("cannot make {} absolute", path.display()))?;
     match (whole.parent(), whole.file_name().map(OsStr::as_bytes)) {
         (Some(dir), Some(name)) => Ok((dir.to_owned(), name.to_owned())),
-        _ => bail!("{} has no name that could be removed", path.display()),
+        _ => bail!("{} does not name an entry of a directory", path.display()),
     }
 }
 
@@ -83,14 +83,14 @@ fn body(dir: u64, name: &[u8], skip_trash: bool, threads: u8) -> anyhow::Result<
 }
 
 /// Progress: a bar on a terminal, a line now and then elsewhere.
-struct Bar {
-    drawn: ProgressBar,
+struct RemovalProgress {
+    bar: ProgressBar,
     path: String,
     count: u64,
-    told: Instant,
+    printed: Instant,
 }
 
-impl Bar {
+impl RemovalProgress {
     fn new(path: &Path) -> Self {
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template(
@@ -100,20 +100,20 @@ impl Bar {
         }
         bar.set_prefix(path.display().to_string());
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self { drawn: bar, path: path.display().to_string(), count: 0, told: Instant::now() }
+        Self { bar, path: path.display().to_string(), count: 0, printed: Instant::now() }
     }
 
-    fn tell(&mut self, count: u64) {
+    fn update(&mut self, count: u64) {
         self.count = count;
-        self.drawn.set_position(count);
-        if self.drawn.is_hidden() && self.told.elapsed() >= TELLING {
+        self.bar.set_position(count);
+        if self.bar.is_hidden() && self.printed.elapsed() >= LINE_INTERVAL {
             eprintln!("{}: {count} entries removed so far", self.path);
-            self.told = Instant::now();
+            self.printed = Instant::now();
         }
     }
 
-    fn end(self) -> u64 {
-        self.drawn.finish_and_clear();
+    fn finish(self) -> u64 {
+        self.bar.finish_and_clear();
         self.count
     }
 }
@@ -123,8 +123,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_a_directory_and_a_name() {
-        let name = |path: &str| place(Path::new(path)).ok();
+    fn a_path_is_split_into_directory_and_name() {
+        let name = |path: &str| split_path(Path::new(path)).ok();
         assert_eq!(name("/mnt/a/"), Some(("/mnt".into(), b"a".to_vec())));
         assert_eq!(name("/mnt/a/."), Some(("/mnt".into(), b"a".to_vec())));
         assert_eq!(name("/mnt/a/.."), None);

@@ -1,4 +1,4 @@
-//! `status`: the setting, the sessions and the usage of a volume as JSON.
+//! `status`: prints the setting, the sessions and the usage of a volume as JSON.
 
 use anyhow::bail;
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -10,7 +10,7 @@ use crate::meta::engine::{HeldKind, HeldLock, StoredSession};
 use crate::meta::record::{LockKind, SessionInfo};
 use crate::meta::{Ino, Meta, Options, Sid};
 
-/// Rows read at once from lists that may be long.
+/// Most rows counted of each list, which may be long.
 const PAGE: usize = 100_000;
 
 #[derive(Debug, Args)]
@@ -21,7 +21,7 @@ pub struct Status {
     /// Show one session with its locks and removed open files
     #[arg(short, long, value_name = "SID")]
     session: Option<u64>,
-    /// Count the trash and what waits for deletion; may take long
+    /// Count the trash and what waits to be deleted; may take long
     #[arg(short, long)]
     more: bool,
 }

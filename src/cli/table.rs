@@ -1,6 +1,6 @@
-//! A plain table for a terminal.
+//! Plain-text tables for terminals.
 
-/// Rows under a header, the first column to the left, all others to the right.
+/// Renders rows, the first of which is the header: the first column aligned left, all others right.
 pub fn render(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
@@ -13,7 +13,7 @@ pub fn render(rows: &[Vec<String>]) -> String {
     for (number, row) in rows.iter().enumerate() {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let cell = match (number, column) {
-                (0, _) => centred(cell, *width),
+                (0, _) => center(cell, *width),
                 (_, 0) => format!("{cell:<width$}"),
                 _ => format!("{cell:>width$}"),
             };
@@ -29,8 +29,8 @@ pub fn render(rows: &[Vec<String>]) -> String {
     out
 }
 
-/// In the middle; nearer to the right if there is none.
-fn centred(cell: &str, width: usize) -> String {
+/// Centers a cell, one column to the right if the padding is odd.
+fn center(cell: &str, width: usize) -> String {
     let left = (width - cell.chars().count()).div_ceil(2);
     format!("{:left$}{cell:<rest$}", "", rest = width - left)
 }

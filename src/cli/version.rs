@@ -1,4 +1,4 @@
-//! `version`: what this program is.
+//! `version`: prints the version of this program.
 
 use clap::Args;
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::meta::record::version::CLIENT_VERSION;
 
 #[derive(Debug, Args)]
 pub struct Version {
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

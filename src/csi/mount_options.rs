@@ -1,7 +1,7 @@
 //! Parses the mount options of a class, a PV or a pod, and checks that their author may use them.
 
 use crate::error::{Error, Result};
-use crate::options::list;
+use crate::options::comma_list;
 use crate::options::mount::MountArgs;
 use crate::policy::{Author, Policy};
 
@@ -17,7 +17,7 @@ pub struct ParsedOptions {
 pub fn read(policy: &Policy, author: Author, lists: &[&str]) -> Result<ParsedOptions> {
     let mut args = MountArgs::from_lists(lists.iter().copied())
         .map_err(|error| Error::bad_input(format!("mount options: {error:#}")))?;
-    let names = lists.iter().flat_map(|list| list::pairs(list)).map(|(name, _)| name);
+    let names = lists.iter().flat_map(|list| comma_list::pairs(list)).map(|(name, _)| name);
     let set_by_node = policy.check_options(author, names)?;
     if let Some(dir) = &args.cache.cache_dir {
         policy.check_cache_dir(dir)?;
@@ -28,7 +28,7 @@ pub fn read(policy: &Policy, author: Author, lists: &[&str]) -> Result<ParsedOpt
     let why = "the node configures its cache";
     let mut unused: Vec<String> =
         set_by_node.iter().map(|name| format!("mount option {name}: {why}")).collect();
-    let mut of_a_process = args.general.of_a_process();
+    let mut of_a_process = args.process.process_only();
     // The address is not resolved: that could take long.
     of_a_process.extend(args.metrics.metrics.take().map(|_| "metrics"));
     let why = "one process serves all volumes";

@@ -3,7 +3,7 @@
 //! A volume chooses its share (`cache-size`) and what it keeps there.
 
 use crate::error::{Error, Result};
-use crate::options::list;
+use crate::options::comma_list;
 use crate::options::mount::{CacheArgs, MountArgs};
 
 /// The options of a node's cache.
@@ -34,7 +34,7 @@ impl NodeCache {
                 "--cache-dir memory: not possible in a driver, where all memory is one budget",
             ));
         }
-        if let Some((name, _)) = list::pairs(options).find(|(name, _)| !NODE_OPTIONS.contains(name))
+        if let Some((name, _)) = comma_list::pairs(options).find(|(name, _)| !NODE_OPTIONS.contains(name))
         {
             let known = NODE_OPTIONS.join(", ");
             return Err(Error::bad_input(format!(
@@ -63,7 +63,7 @@ impl NodeCache {
         if cache.cache_dir.is_none() {
             cache.cache_dir.clone_from(&node.cache_dir);
         }
-        cache.whole_size = Some(node.cache_size);
+        cache.total_cache_size = Some(node.cache_size);
         cache.cache_items = node.cache_items;
         cache.cache_mode = node.cache_mode;
         cache.free_space_ratio = node.free_space_ratio;

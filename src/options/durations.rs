@@ -1,11 +1,11 @@
-//! Durations as people write them: seconds, or numbers with units.
+//! Durations: seconds, or numbers with units.
 
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-/// Seconds (`1.5`), or numbers with units from days to nanoseconds (`2d3h`, `300ms`). Nothing is no
-/// time at all.
+/// Parses seconds (`1.5`), or numbers with units from days to nanoseconds (`2d3h`, `300ms`). Empty text
+/// is zero.
 pub fn parse_duration(text: &str) -> anyhow::Result<Duration> {
     if text.is_empty() {
         return Ok(Duration::ZERO);
@@ -29,7 +29,7 @@ pub fn parse_duration(text: &str) -> anyhow::Result<Duration> {
     from_seconds(text, total)
 }
 
-/// Whole seconds; a fraction of one does not count.
+/// Parses whole seconds; a fraction is cut off.
 pub fn parse_seconds(text: &str) -> anyhow::Result<i64> {
     Ok(i64::try_from(parse_duration(text)?.as_secs())?)
 }
@@ -48,7 +48,7 @@ fn seconds_of(text: &str, unit: &str) -> anyhow::Result<f64> {
 }
 
 fn from_seconds(text: &str, seconds: f64) -> anyhow::Result<Duration> {
-    // A century: what is longer is a slip of the pen.
+    // A century: anything longer is a typing error.
     if !(0.0..3.2e9).contains(&seconds) {
         bail!("duration {text:?}: out of range");
     }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn invalid_durations_are_refused() {
         let told = parse_duration("-1s").unwrap_err().to_string();
         assert!(told.contains("negative"), "{told}");
         for text in ["-1", "-1s", "s", "1x", "2 weeks", "1m2", "inf", "nan", "1e300"] {

@@ -1,4 +1,4 @@
-//! The options of a new volume, and of what may change in an existing one.
+//! The options of a new volume, some of which may also change an existing one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,8 +7,9 @@ use anyhow::bail;
 use clap::Args;
 use uuid::Uuid;
 
+use super::default_paths::default_bucket;
 use super::sizes::{parse_block_size, parse_capacity};
-use super::storage::{Bucket, StorageOptions, default_bucket};
+use super::storage::{Bucket, StorageOptions};
 use crate::meta::Meta;
 use crate::meta::record::Setting;
 use crate::meta::record::setting::block_size_for;
@@ -59,25 +60,25 @@ pub struct FormatArgs {
     /// File of a Kerberos configuration
     #[arg(long, help_heading = "Management")]
     pub kerberos_config_file: Option<PathBuf>,
-    /// The private key itself, in place of a file
+    /// The private key itself, instead of a file
     #[arg(skip)]
     pub encrypt_key: Option<Secret>,
-    /// Which files may be read
+    /// Decides which files may be read
     #[arg(skip)]
     pub policy: Arc<Policy>,
 }
 
 impl FormatArgs {
-    /// A new volume: its place must work and be empty, and is marked before the setting says that
-    /// the volume is there.
+    /// Creates a volume. Its bucket must work and be empty, and is claimed before the setting is
+    /// stored.
     pub async fn create(
         &self,
         meta: &Meta,
         setting: Setting,
-        said: &Overrides,
+        overrides: &Overrides,
     ) -> anyhow::Result<Setting> {
         setting.check()?;
-        let bucket = Bucket::open(&setting, said)?;
+        let bucket = Bucket::open(&setting, overrides)?;
         bucket.test().await?;
         bucket.claim(&setting.uuid).await?;
         match meta.init(setting, false).await {
@@ -89,13 +90,13 @@ impl FormatArgs {
         }
     }
 
-    /// The setting of a new volume.
-    pub fn fresh(&self, name: &str, uuid: Uuid) -> anyhow::Result<Setting> {
+    /// Returns the setting of a new volume.
+    pub fn new_setting(&self, name: &str, uuid: Uuid) -> anyhow::Result<Setting> {
         let mut setting = Setting::new(name, uuid)?;
-        self.storage.place(&mut setting)?;
+        self.storage.apply_location(&mut setting)?;
         if self.storage.storage.is_none() && self.storage.bucket.is_none() {
             let bucket = Some(default_bucket());
-            StorageOptions { bucket, ..StorageOptions::none() }.place(&mut setting)?;
+            StorageOptions { bucket, ..StorageOptions::default() }.apply_location(&mut setting)?;
         }
         if let Some(class) = &self.storage.storage_class {
             setting.storage_class.clone_from(class);
@@ -116,13 +117,13 @@ impl FormatArgs {
             setting.encrypt_key = key.clone();
         }
         setting.enable_acl = self.enable_acl;
-        self.change(&mut setting)?;
+        self.apply_changes(&mut setting)?;
         Ok(setting)
     }
 
-    /// What was said, and only what may change; `setting` must hold its secrets in the clear.
-    pub fn change(&self, setting: &mut Setting) -> anyhow::Result<()> {
-        self.storage.credentials(setting);
+    /// Applies the given options that may change; the secrets of `setting` must be decrypted.
+    pub fn apply_changes(&self, setting: &mut Setting) -> anyhow::Result<()> {
+        self.storage.apply_credentials(setting);
         setting.capacity = self.capacity.unwrap_or(setting.capacity);
         setting.inodes = self.inodes.unwrap_or(setting.inodes);
         setting.trash_days = self.trash_days.unwrap_or(setting.trash_days);
@@ -141,7 +142,7 @@ impl FormatArgs {
     fn read_key(&self, path: &Path) -> anyhow::Result<String> {
         let pem = self.policy.read_text("encrypt-rsa-key", path)?;
         if !pem.contains("PRIVATE KEY-----") {
-            bail!("key {}: not a private key in PEM form", path.display());
+            bail!("key {}: not a private key in PEM format", path.display());
         }
         Ok(pem)
     }

@@ -1,24 +1,23 @@
-//! Options as the Go client names them, for whoever reads them: a command line, /etc/fstab, a
-//! storage class, a Secret.
+//! Options under the Go client's names, wherever they come from: a command line, /etc/fstab, a
+//! `StorageClass`, a Secret.
 //!
-//! Each knows what becomes of it in the layers below. What is wrong with one is said in words for
-//! people.
+//! Each group converts itself to the options of the layers below. Errors are written for the user.
 
-pub mod arguments;
+pub mod comma_list;
+pub mod default_paths;
 pub mod durations;
 pub mod format;
-pub mod home;
-pub mod list;
+pub mod go_syntax;
 pub mod mount;
 pub mod sizes;
 pub mod storage;
 
 use crate::error::Error;
 
-/// The error that something said in words for people was about, or the words.
-pub fn told(error: &anyhow::Error) -> Error {
-    let known = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).cloned();
-    known.unwrap_or_else(|| Error::BadInput(format!("{error:#}")))
+/// Returns the typed error in the chain, or the whole chain as [`Error::BadInput`] if there is none.
+pub fn to_error(error: &anyhow::Error) -> Error {
+    let typed = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).cloned();
+    typed.unwrap_or_else(|| Error::BadInput(format!("{error:#}")))
 }
 
 #[cfg(test)]
@@ -28,14 +27,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_keeps_its_kind_whatever_was_said_around_it() {
+    fn a_typed_error_is_found_under_its_context() {
         for error in [
             anyhow::Error::from(Error::NoSpace),
             Err::<(), _>(Error::NoSpace).context("storage").unwrap_err(),
         ] {
-            assert!(matches!(told(&error), Error::NoSpace));
+            assert!(matches!(to_error(&error), Error::NoSpace));
         }
-        let words = anyhow::anyhow!("inner").context("outer");
-        assert_eq!(told(&words).to_string(), "outer: inner");
+        let untyped = anyhow::anyhow!("inner").context("outer");
+        assert_eq!(to_error(&untyped).to_string(), "outer: inner");
     }
 }

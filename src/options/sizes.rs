@@ -1,4 +1,4 @@
-//! Sizes, rates and counts as people write and read them.
+//! Sizes, rates and counts: parsed from options, and displayed.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 
 const UNITS: &[u8] = b"BKMGTPE";
 
-/// Bytes: a number with an optional unit letter (powers of 1024); `unit` if there is none.
+/// Parses bytes: a number with an optional unit letter (powers of 1024); `unit` if there is none.
 pub fn parse_bytes(text: &str, unit: u8) -> anyhow::Result<u64> {
     let (number, letter) = match text.as_bytes().last() {
         Some(last) if last.is_ascii_alphabetic() => (&text[..text.len() - 1], *last),
@@ -24,27 +24,27 @@ pub fn parse_bytes(text: &str, unit: u8) -> anyhow::Result<u64> {
     Ok(bytes as u64)
 }
 
-/// A size in GiB unless it says otherwise, as capacities are given.
+/// Parses a size with the default unit GiB, that of capacities.
 pub fn parse_capacity(text: &str) -> anyhow::Result<u64> {
     parse_bytes(text, b'G')
 }
 
-/// A size in KiB unless it says otherwise, as block sizes are given.
+/// Parses a size with the default unit KiB, that of block sizes.
 pub fn parse_block_size(text: &str) -> anyhow::Result<u64> {
     parse_bytes(text, b'K')
 }
 
-/// A size in MiB unless it says otherwise, as those of buffers and caches are given.
+/// Parses a size with the default unit MiB, that of buffers and caches.
 pub fn parse_mebibytes(text: &str) -> anyhow::Result<u64> {
     parse_bytes(text, b'M')
 }
 
-/// A size in bytes unless it says otherwise.
+/// Parses a size with the default unit byte.
 pub fn parse_plain_bytes(text: &str) -> anyhow::Result<u64> {
     parse_bytes(text, b'B')
 }
 
-/// A rate in Mbps; `K`, `M`, `G`, `T`, `P` (powers of 1000) may follow.
+/// Parses a rate in Mbps; `K`, `M`, `G`, `T`, `P` (powers of 1000) may follow.
 pub fn parse_mbps(text: &str) -> anyhow::Result<i64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match text[digits.len()..].to_ascii_uppercase().as_str() {
@@ -63,7 +63,7 @@ pub fn parse_mbps(text: &str) -> anyhow::Result<i64> {
     Ok((number * factor) as i64)
 }
 
-/// Bytes for reading: `1.0 GiB`, `12 MiB`, `0 B`.
+/// Displays bytes: `1.0 GiB`, `12 MiB`, `0 B`.
 pub struct Bytes(pub u64);
 
 impl fmt::Display for Bytes {
@@ -85,7 +85,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A count with thousands separated: `1,234,567`.
+/// Displays a count with thousands separated: `1,234,567`.
 pub struct Count(pub i64);
 
 impl fmt::Display for Count {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_take_the_given_unit_or_the_default_one() {
+    fn sizes_have_a_unit_or_the_default_one() {
         for (text, unit, bytes) in [
             ("1", b'G', 1 << 30),
             ("10M", b'G', 10 << 20),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_read_as_the_go_client_prints_them() {
+    fn bytes_are_displayed_as_in_the_go_client() {
         for (bytes, text) in [
             (0, "0 B"),
             (9, "9 B"),

@@ -1,6 +1,6 @@
-//! Where data lies: the options that say so, and what is done with the place before it is used.
+//! The options that say where data is stored, and the test and claim of a bucket before its first use.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -13,7 +13,7 @@ use crate::object::{self, ObjectStore};
 use crate::volume::storage::{Overrides, spec};
 
 /// Data storage
-#[derive(Args)]
+#[derive(Default, Args)]
 pub struct StorageOptions {
     /// Object storage type (file, s3, oss, ...)
     #[arg(long, help_heading = "Data storage")]
@@ -38,7 +38,7 @@ pub struct StorageOptions {
     pub tag: Option<String>,
 }
 
-/// Secrets never show, not even in a debug line.
+/// Leaves out the secrets.
 impl std::fmt::Debug for StorageOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StorageOptions")
@@ -49,8 +49,8 @@ impl std::fmt::Debug for StorageOptions {
 }
 
 impl StorageOptions {
-    /// Sets type and bucket; a directory becomes absolute.
-    pub fn place(&self, setting: &mut Setting) -> anyhow::Result<()> {
+    /// Sets the storage type and the bucket; a directory becomes absolute.
+    pub fn apply_location(&self, setting: &mut Setting) -> anyhow::Result<()> {
         if let Some(storage) = &self.storage {
             setting.storage = storage.to_lowercase();
         }
@@ -69,8 +69,8 @@ impl StorageOptions {
         Ok(())
     }
 
-    /// Sets keys; `setting` must hold its secrets in the clear.
-    pub fn credentials(&self, setting: &mut Setting) {
+    /// Sets the keys; the secrets of `setting` must be decrypted.
+    pub fn apply_credentials(&self, setting: &mut Setting) {
         if let Some(key) = &self.access_key {
             setting.access_key.clone_from(key);
         }
@@ -83,20 +83,20 @@ impl StorageOptions {
     }
 }
 
-/// An object that says whose place it is.
-const MARK: &str = "juicefs_uuid";
+/// The object that holds the UUID of the volume that owns the bucket.
+const UUID_OBJECT: &str = "juicefs_uuid";
 
-/// Objects looked at to find one that matters: those of a test that broke off do not.
-const LOOK: usize = 1000;
+/// Objects listed to find out whether a bucket is empty; left-overs of interrupted tests do not count.
+const LIST_LIMIT: usize = 1000;
 
-/// The place of a volume's objects, to be tested and claimed.
+/// The bucket of a volume, to be tested and claimed.
 pub struct Bucket(Arc<dyn ObjectStore>);
 
 impl Bucket {
-    /// Also finds out whether a private key can be used.
-    pub fn open(setting: &Setting, said: &Overrides) -> anyhow::Result<Self> {
-        let mut spec = spec(setting, said)?;
-        // Whoever waits for it wants to know now.
+    /// Opens the bucket; fails if the private key of an encrypted volume cannot be used.
+    pub fn open(setting: &Setting, overrides: &Overrides) -> anyhow::Result<Self> {
+        let mut spec = spec(setting, overrides)?;
+        // The user waits for the result.
         spec.retries = 0;
         Ok(Self(object::open(&spec)?))
     }
@@ -106,7 +106,7 @@ impl Bucket {
         self.probe(0, true).await
     }
 
-    /// As [`Bucket::test`], for a tier; some cannot be read from at once.
+    /// As [`Bucket::test`], for a tier; objects of some tiers cannot be read at once.
     pub async fn probe(&self, tier: u8, reads: bool) -> anyhow::Result<()> {
         if is_unchecked() {
             return Ok(());
@@ -116,59 +116,50 @@ impl Bucket {
         tested.with_context(|| format!("storage {place} does not work"))
     }
 
-    /// Makes sure that nothing is there, and says whose it is from now on.
+    /// Makes sure that the bucket is empty, and marks it as that of the volume.
     pub async fn claim(&self, uuid: &str) -> anyhow::Result<()> {
         if is_unchecked() {
             return Ok(());
         }
         let place = self.0.place();
-        match self.0.list("", "", LOOK).await {
+        match self.0.list("", "", LIST_LIMIT).await {
             Ok(found) => {
-                let matters = |key: &str| !key.starts_with(object::TEST_PREFIX);
-                if let Some(one) = found.iter().find(|one| one.size > 0 && matters(&one.key)) {
+                let counts = |key: &str| !key.starts_with(object::TEST_PREFIX);
+                if let Some(one) = found.iter().find(|one| one.size > 0 && counts(&one.key)) {
                     bail!(
-                        "storage {place} is not empty: it has {:?}; remove what is there or choose \
+                        "storage {place} is not empty: it has {:?}; empty it or choose \
                          another name",
                         one.key
                     );
                 }
             }
-            // Keys that may not list are enough to work with.
-            Err(error) => warn!(%error, "nobody knows whether the storage is empty"),
+            // Credentials that may not list are enough for a volume.
+            Err(error) => warn!(%error, "cannot check whether the storage is empty"),
         }
-        let mark = uuid.as_bytes().to_vec().into();
-        self.0.put(MARK, mark, 0).await.with_context(|| format!("storage {place}"))
+        let content = uuid.as_bytes().to_vec().into();
+        self.0.put(UUID_OBJECT, content, 0).await.with_context(|| format!("storage {place}"))
     }
 
-    /// Takes the claim back.
+    /// Removes the mark of [`Bucket::claim`].
     pub async fn release(&self) {
         if is_unchecked() {
             return;
         }
-        if let Err(error) = self.0.delete(MARK).await {
-            warn!(%error, "the storage keeps the mark of a volume that was not made");
+        if let Err(error) = self.0.delete(UUID_OBJECT).await {
+            warn!(%error, "cannot remove {UUID_OBJECT} from the storage, left by a volume that was not created");
         }
     }
 }
 
-/// Whether nothing is to be asked of the storage, as when it cannot be reached from here.
+/// Returns whether the storage must not be accessed, for instance if it cannot be reached from here.
 fn is_unchecked() -> bool {
     std::env::var_os("JFS_NO_CHECK_OBJECT_STORAGE").is_some_and(|value| !value.is_empty())
 }
 
-/// Where the data of a volume without a bucket lies.
-pub fn default_bucket() -> String {
-    if nix::unistd::geteuid().is_root() {
-        return "/var/jfs".to_owned();
-    }
-    let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
-    home.join(".juicefs/local").display().to_string()
-}
-
-/// A directory as the setting stores it: absolute, with a slash at the end.
-fn absolute_dir(path: &str) -> anyhow::Result<String> {
+/// Returns a directory as the setting stores it: absolute, with a slash at the end.
+pub fn absolute_dir(path: &str) -> anyhow::Result<String> {
     let full = std::path::absolute(Path::new(path))
-        .with_context(|| format!("bucket {path:?}: no absolute path"))?;
+        .with_context(|| format!("bucket {path:?}: cannot be made absolute"))?;
     let mut text =
         full.to_str().with_context(|| format!("bucket {path:?} is not UTF-8"))?.to_owned();
     if !text.ends_with('/') {
@@ -186,10 +177,10 @@ pub fn parse_tag(text: &str) -> anyhow::Result<String> {
 }
 
 impl StorageOptions {
-    /// What was said, and for keys that were not, what the environment says.
+    /// Returns the options, with missing keys taken from the environment.
     pub fn or_environment(&self) -> Self {
-        let key = |said: &Option<String>, name: &str| {
-            said.clone().or_else(|| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        let key = |given: &Option<String>, name: &str| {
+            given.clone().or_else(|| std::env::var(name).ok().filter(|value| !value.is_empty()))
         };
         Self {
             storage: self.storage.clone(),
@@ -199,19 +190,6 @@ impl StorageOptions {
             session_token: key(&self.session_token, "SESSION_TOKEN"),
             storage_class: self.storage_class.clone(),
             tag: self.tag.clone(),
-        }
-    }
-
-    /// Nothing said.
-    pub fn none() -> Self {
-        Self {
-            storage: None,
-            bucket: None,
-            access_key: None,
-            secret_key: None,
-            session_token: None,
-            storage_class: None,
-            tag: None,
         }
     }
 }

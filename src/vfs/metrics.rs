@@ -14,7 +14,7 @@ use prometheus::{
 };
 
 use crate::error::{Error, Result};
-use crate::figures::Figure;
+use crate::metric_families::FamilyDesc;
 
 /// Every operation that is counted by its name, sorted.
 const METHODS: [&str; 42] = [
@@ -177,19 +177,23 @@ impl Default for Tally {
 /// The tally as a registry asks for it.
 struct Tallies {
     tally: Arc<Tally>,
-    total: Figure,
-    seconds: Figure,
-    errors: Figure,
+    total: FamilyDesc,
+    seconds: FamilyDesc,
+    errors: FamilyDesc,
 }
 
 impl Tallies {
     fn new(tally: Arc<Tally>) -> prometheus::Result<Self> {
-        let by_method = |name: &str, help: &str| Figure::counter_by("method", name, help);
+        let by_method = |name: &str, help: &str| FamilyDesc::counter_by("method", name, help);
         Ok(Self {
             tally,
             total: by_method("fuse_ops_total", "Operations")?,
             seconds: by_method("fuse_ops_durations_seconds", "Seconds of operations")?,
-            errors: Figure::counter_by("errno", "fuse_ops_io_errors", "Operations that failed")?,
+            errors: FamilyDesc::counter_by(
+                "errno",
+                "fuse_ops_io_errors",
+                "Operations that failed",
+            )?,
         })
     }
 
@@ -213,15 +217,15 @@ impl Tallies {
 
 impl Collector for Tallies {
     fn desc(&self) -> Vec<&Desc> {
-        [&self.total, &self.seconds, &self.errors].map(Figure::desc).into()
+        [&self.total, &self.seconds, &self.errors].map(FamilyDesc::desc).into()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
         let called: Vec<_> = self.called().collect();
         vec![
-            self.total.each(called.iter().map(|(name, count, _)| (*name, *count as f64))),
-            self.seconds.each(called.iter().map(|(name, _, seconds)| (*name, *seconds))),
-            self.errors.each(self.failed()),
+            self.total.with_values(called.iter().map(|(name, count, _)| (*name, *count as f64))),
+            self.seconds.with_values(called.iter().map(|(name, _, seconds)| (*name, *seconds))),
+            self.errors.with_values(self.failed()),
         ]
     }
 }

@@ -1,4 +1,4 @@
-//! The program itself: what it does with its options, how it starts, what it says and how it ends.
+//! The program `jfs-mount`: options, start, output and exit status.
 #![cfg(test)]
 
 #[path = "../support/mod.rs"]
@@ -6,10 +6,10 @@ mod support;
 
 mod background;
 mod bench;
+mod fixture;
 mod foreground;
-mod helper;
 mod metrics;
+mod mount_helper;
 mod options;
-mod rig;
 mod secrets;
-mod unmounting;
+mod umount;

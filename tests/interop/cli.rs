@@ -6,13 +6,13 @@ use std::time::Duration;
 use jfs::meta::Options;
 use serde_json::Value;
 
-use super::place::{Client, Place, Store, jfs_mount};
-use super::play::runtime;
-use super::step::Step;
-use super::support::juicefs::{answer, juicefs};
-use super::support::normalise::assert_same;
-use super::support::timeout::{MOUNTED, within};
-use super::support::tree::Tree;
+use crate::script::runner::runtime;
+use crate::script::step::Step;
+use crate::support::juicefs::{answer, juicefs};
+use crate::support::normalise::assert_same;
+use crate::support::timeout::{MOUNTED, within};
+use crate::support::tree::Tree;
+use crate::test_volume::{Client, Store, TestVolume, jfs_mount};
 
 /// So long that no session record changes during a test.
 const SLOW: Duration = Duration::from_mins(10);
@@ -27,8 +27,8 @@ fn on_each_store(body: fn(Store)) {
 
 /// Runs `ACTION META-URL OPTIONS` by both programs; fails the test unless both print the same JSON.
 #[track_caller]
-fn same_json(place: &Place, words: &[&str]) -> Value {
-    let words = [&[words[0], &place.url], &words[1..]].concat();
+fn same_json(volume: &TestVolume, words: &[&str]) -> Value {
+    let words = [&[words[0], &volume.url], &words[1..]].concat();
     let (mut theirs, mut ours) =
         (answer(&juicefs(&words).ok().stdout), answer(&jfs_mount(&words).ok().stdout));
     for status in [&mut theirs, &mut ours] {
@@ -37,7 +37,7 @@ fn same_json(place: &Place, words: &[&str]) -> Value {
             sessions.sort_by_key(|session| session["Sid"].as_u64());
         }
     }
-    if place.url.starts_with("tikv://") {
+    if volume.url.starts_with("tikv://") {
         // The Go client shows the session where the owner of a lock belongs.
         for lock in [&mut theirs, &mut ours].into_iter().flat_map(locks) {
             lock.remove("Owner");
@@ -56,8 +56,8 @@ fn locks(status: &mut Value) -> Vec<&mut serde_json::Map<String, Value>> {
 
 /// As [`same_json`], for `quota ACTION` and its tables.
 #[track_caller]
-fn same_table(place: &Place, action: &str, options: &[&str]) -> String {
-    let words = [&["quota", action, &place.url], options].concat();
+fn same_table(volume: &TestVolume, action: &str, options: &[&str]) -> String {
+    let words = [&["quota", action, &volume.url], options].concat();
     let (theirs, ours) = (juicefs(&words).ok().stdout, jfs_mount(&words).ok().stdout);
     // The Go client's word for a limit that was never set is the one for a limit left alone.
     let theirs = theirs.replace("unchanged", "unlimited");
@@ -68,16 +68,16 @@ fn same_table(place: &Place, action: &str, options: &[&str]) -> String {
 #[test]
 fn status_is_the_same() {
     on_each_store(|store| {
-        let place = Place::formatted(store, Client::Go, &["--trash-days", "1"]);
-        same_json(&place, &["status"]);
-        let mount = place.go.mount(&["--heartbeat", "600"]);
+        let volume = TestVolume::formatted(store, Client::Go, &["--trash-days", "1"]);
+        same_json(&volume, &["status"]);
+        let mount = volume.go.mount(&["--heartbeat", "600"]);
         fs::write(mount.path().join("file"), "content").unwrap();
         fs::write(mount.path().join("removed"), "content").unwrap();
         fs::remove_file(mount.path().join("removed")).unwrap();
         runtime().block_on(async {
             let mount_point = "/mnt/ours".to_owned();
             let options = Options { heartbeat: SLOW, mount_point, ..Options::default() };
-            let ours = place.open(options).await;
+            let ours = volume.open(options).await;
             let file = ours.meta.ino("/file").await;
             let owner = jfs::meta::LockOwner(7);
             let kind = Some(jfs::meta::record::LockKind::Write);
@@ -85,33 +85,33 @@ fn status_is_the_same() {
             ours.meta.set_plock(file, owner, kind, 3..=9, 77, false).await.unwrap();
             // The Go client adds usage up in memory for a moment.
             tokio::time::sleep(Duration::from_secs(2)).await;
-            let status = same_json(&place, &["status"]);
+            let status = same_json(&volume, &["status"]);
             for session in status["Sessions"].as_array().unwrap() {
                 let sid = session["Sid"].to_string();
-                same_json(&place, &["status", "--session", &sid]);
+                same_json(&volume, &["status", "--session", &sid]);
             }
-            same_json(&place, &["status", "--more"]);
+            same_json(&volume, &["status", "--more"]);
             ours.meta.close().await.unwrap();
         });
         mount.unmount();
-        assert_eq!(same_json(&place, &["status"])["Stat"]["UsedInodes"], 3);
+        assert_eq!(same_json(&volume, &["status"])["Stat"]["UsedInodes"], 3);
     });
 }
 
 #[test]
 fn config_is_the_same_and_each_sees_what_the_other_set() {
     on_each_store(|store| {
-        let place = Place::formatted(store, Client::Go, &["--trash-days", "1"]);
-        same_json(&place, &["config"]);
-        place.go.run("config", &["--capacity", "10", "--trash-days", "3", "--yes"]).ok();
-        let setting = same_json(&place, &["config"]);
+        let volume = TestVolume::formatted(store, Client::Go, &["--trash-days", "1"]);
+        same_json(&volume, &["config"]);
+        volume.go.run("config", &["--capacity", "10", "--trash-days", "3", "--yes"]).ok();
+        let setting = same_json(&volume, &["config"]);
         assert_eq!(
             (&setting["Capacity"], &setting["TrashDays"]),
             (&(10_u64 << 30).into(), &3.into())
         );
-        let url = &place.url;
+        let url = &volume.url;
         jfs_mount(&["config", url, "--inodes", "1000", "--upload-limit", "80", "--yes"]).ok();
-        let setting = same_json(&place, &["config"]);
+        let setting = same_json(&volume, &["config"]);
         assert_eq!((&setting["Inodes"], &setting["UploadLimit"]), (&1000.into(), &80.into()));
         assert_eq!(setting["Capacity"], 10_u64 << 30);
 
@@ -125,46 +125,46 @@ fn config_is_the_same_and_each_sees_what_the_other_set() {
             juicefs(words).refused();
             jfs_mount(words).refused();
         }
-        same_json(&place, &["config"]);
+        same_json(&volume, &["config"]);
     });
 }
 
 #[test]
 fn each_sees_the_quotas_that_the_other_set() {
     on_each_store(|store| {
-        let place = Place::formatted(store, Client::Ours, &["--trash-days", "0"]);
+        let volume = TestVolume::formatted(store, Client::Ours, &["--trash-days", "0"]);
         runtime().block_on(async {
-            let ours = place.open(Options::default()).await;
+            let ours = volume.open(Options::default()).await;
             for dir in ["/ours", "/theirs", "/plain"] {
                 ours.meta.dir(dir).await;
-                ours.act(&Step::File(format!("{dir}/file"), 0o644)).await.unwrap();
-                ours.act(&Step::Write(format!("{dir}/file"), 0, 10_000)).await.unwrap();
-                ours.act(&Step::Chown(format!("{dir}/file"), 1000, 2000)).await.unwrap();
+                ours.run(&Step::File(format!("{dir}/file"), 0o644)).await.unwrap();
+                ours.run(&Step::Write(format!("{dir}/file"), 0, 10_000)).await.unwrap();
+                ours.run(&Step::Chown(format!("{dir}/file"), 1000, 2000)).await.unwrap();
             }
             ours.meta.close().await.unwrap();
         });
-        let url = place.url.as_str();
+        let url = volume.url.as_str();
         let set = ["quota", "set", url];
         let words = |options: &[&'static str]| -> Vec<&str> { [&set[..], options].concat() };
         jfs_mount(&words(&["--path", "/ours", "--capacity", "1", "--inodes", "100"])).ok();
         juicefs(&words(&["--path", "/theirs", "--capacity", "2"])).ok();
-        same_table(&place, "list", &[]);
+        same_table(&volume, "list", &[]);
         jfs_mount(&words(&["--uid", "1000", "--inodes", "50"])).ok();
         juicefs(&words(&["--gid", "2000", "--capacity", "3", "--inodes", "9"])).ok();
-        let table = same_table(&place, "list", &[]);
+        let table = same_table(&volume, "list", &[]);
         for word in ["/ours", "/theirs", "1000", "2000", "1.0 GiB", "100"] {
             assert!(table.contains(word), "no {word} in\n{table}");
         }
-        for whose in
+        for target in
             [["--path", "/ours"], ["--path", "/theirs"], ["--uid", "1000"], ["--gid", "2000"]]
         {
-            same_table(&place, "get", &whose);
+            same_table(&volume, "get", &target);
         }
-        same_table(&place, "check", &["--path", "/ours"]);
-        same_table(&place, "check", &["--path", "/theirs"]);
+        same_table(&volume, "check", &["--path", "/ours"]);
+        same_table(&volume, "check", &["--path", "/theirs"]);
         jfs_mount(&["quota", "delete", url, "--path", "/theirs"]).ok();
         juicefs(&["quota", "delete", url, "--path", "/ours"]).ok();
-        let table = same_table(&place, "list", &[]);
+        let table = same_table(&volume, "list", &[]);
         assert!(!table.contains("/ours") && !table.contains("/theirs"), "{table}");
         for words in [
             &["quota", "set", url, "--path", "/missing", "--inodes", "1"][..],
@@ -182,12 +182,12 @@ fn each_sees_the_quotas_that_the_other_set() {
 #[test]
 fn regression_a_directory_made_for_a_quota_is_counted() {
     on_each_store(|store| {
-        let place = Place::formatted(store, Client::Ours, &["--trash-days", "1"]);
+        let volume = TestVolume::formatted(store, Client::Ours, &["--trash-days", "1"]);
         let set =
-            ["quota", "set", &place.url, "--path", "/made/below", "--create", "--inodes", "9"];
+            ["quota", "set", &volume.url, "--path", "/made/below", "--create", "--inodes", "9"];
         jfs_mount(&set).ok();
         runtime().block_on(async {
-            let meta = place.visit().await;
+            let meta = volume.connect().await;
             let wrong = meta.check_dir_stats(jfs::meta::Ino::ROOT, false).await.unwrap();
             assert!(wrong.is_empty(), "{wrong:?}");
         });

@@ -8,12 +8,12 @@ use jfs::meta::{Caller, Ino, Options};
 use nix::fcntl::{FallocateFlags, fallocate};
 use tokio::task::block_in_place;
 
-use super::ours::Ours;
-use super::place::{Client, Place, Store};
-use super::support::command::{poll, run};
-use super::support::data::{MIB, copy, fresh, name, new_file, put, records, remove, used_space};
-use super::support::juicefs::command;
-use super::support::timeout::{MOUNTED, within};
+use crate::script::on_client::OurClient;
+use crate::support::command::{poll, run};
+use crate::support::data::{MIB, copy, fresh, name, new_file, put, records, remove, used_space};
+use crate::support::juicefs::command;
+use crate::support::timeout::{MOUNTED, within};
+use crate::test_volume::{Client, Store, TestVolume};
 
 const PUNCH: FallocateFlags =
     FallocateFlags::FALLOC_FL_KEEP_SIZE.union(FallocateFlags::FALLOC_FL_PUNCH_HOLE);
@@ -22,11 +22,11 @@ const PUNCH: FallocateFlags =
 fn on_each_store(body: impl AsyncFn(Shared) + Send + Copy + 'static) {
     within(MOUNTED, move || {
         for store in [Store::Redis, Store::Sqlite, Store::Tikv] {
-            let place = Place::formatted(store, Client::Go, &["--trash-days", "0"]);
+            let volume = TestVolume::formatted(store, Client::Go, &["--trash-days", "0"]);
             let runtime = tokio::runtime::Runtime::new().unwrap();
             runtime.block_on(async {
-                let ours = place.open(Options::default()).await;
-                body(Shared { place, ours }).await;
+                let ours = volume.open(Options::default()).await;
+                body(Shared { volume, ours }).await;
             });
         }
     });
@@ -34,8 +34,8 @@ fn on_each_store(body: impl AsyncFn(Shared) + Send + Copy + 'static) {
 
 /// A volume, and our client of it.
 struct Shared {
-    place: Place,
-    ours: Ours,
+    volume: TestVolume,
+    ours: OurClient,
 }
 
 impl Shared {
@@ -52,9 +52,10 @@ impl Shared {
             for (fragment, bytes) in self.fragments(ino, u32::try_from(index).unwrap()).await {
                 let start = index * CHUNK_SIZE + u64::from(fragment.pos);
                 for (i, byte) in bytes.into_iter().enumerate() {
-                    let place = (start + i as u64).checked_sub(at).filter(|place| *place < len);
-                    if let Some(place) = place {
-                        out[usize::try_from(place).unwrap()] = byte;
+                    let position =
+                        (start + i as u64).checked_sub(at).filter(|position| *position < len);
+                    if let Some(position) = position {
+                        out[usize::try_from(position).unwrap()] = byte;
                     }
                 }
             }
@@ -130,8 +131,8 @@ fn what_we_write_is_what_it_reads() {
         meta.flush().await.unwrap();
 
         block_in_place(|| {
-            vol.place.go.fsck();
-            let mount = vol.place.go.mount(&[]);
+            vol.volume.go.fsck();
+            let mount = vol.volume.go.mount(&[]);
             for (called, expected) in [("a", &in_a), ("b", &in_b)] {
                 let seen = fs::read(mount.path().join(called)).unwrap();
                 assert!(seen == *expected, "{called} is not what we wrote");
@@ -145,7 +146,7 @@ fn what_we_write_is_what_it_reads() {
 fn what_it_writes_is_what_we_read() {
     on_each_store(async |vol: Shared| {
         let expected = block_in_place(|| {
-            let mount = vol.place.go.mount(&[]);
+            let mount = vol.volume.go.mount(&[]);
             let file = File::create(mount.path().join("f")).unwrap();
             let mut expected = Vec::new();
             for (seed, at, len) in [(1, CHUNK_SIZE - 6 * MIB, 12 * MIB), (2, CHUNK_SIZE - 9, 100)] {
@@ -184,20 +185,20 @@ fn it_compacts_what_we_wrote() {
         }
         meta.idle().await;
         meta.flush().await.unwrap();
-        block_in_place(|| vol.place.go.gc(&["--compact", "--delete"]));
+        block_in_place(|| vol.volume.go.gc(&["--compact", "--delete"]));
         assert_eq!(records(meta, ino, 0).await.len(), 1);
         assert!(vol.read(ino, 0, expected.len() as u64).await == expected);
         // It ends without waiting for its deletions; the next run goes on with them.
         let bucket = &vol.ours.bucket;
         let gone = || {
-            let mut gc = command(&["gc", vol.place.go.url(), "--delete"]);
+            let mut gc = command(&["gc", vol.volume.go.url(), "--delete"]);
             // Young objects count as well.
             gc.env("JFS_GC_SKIPPEDTIME", "0");
             run(gc, MOUNTED).ok();
             bucket.blocks() == 1
         };
         assert!(block_in_place(|| poll(MOUNTED, gone)), "{} blocks are left", bucket.blocks());
-        block_in_place(|| vol.place.go.fsck());
+        block_in_place(|| vol.volume.go.fsck());
     });
 }
 
@@ -205,7 +206,7 @@ fn it_compacts_what_we_wrote() {
 fn we_compact_what_it_wrote() {
     on_each_store(async |vol: Shared| {
         let expected = block_in_place(|| {
-            let mount = vol.place.go.mount(&[]);
+            let mount = vol.volume.go.mount(&[]);
             let file = File::create(mount.path().join("f")).unwrap();
             let mut expected = Vec::new();
             for i in 0..20 {
@@ -224,8 +225,8 @@ fn we_compact_what_it_wrote() {
         assert_eq!(records(&vol.ours.meta, ino, 0).await.len(), 1);
         assert_eq!(vol.ours.bucket.blocks(), 1, "we deleted what we replaced");
         block_in_place(|| {
-            vol.place.go.fsck();
-            let mount = vol.place.go.mount(&[]);
+            vol.volume.go.fsck();
+            let mount = vol.volume.go.mount(&[]);
             assert!(fs::read(mount.path().join("f")).unwrap() == expected);
             mount.unmount();
         });
@@ -236,7 +237,7 @@ fn we_compact_what_it_wrote() {
 fn nothing_is_left_of_files_that_we_remove() {
     on_each_store(async |vol: Shared| {
         block_in_place(|| {
-            let mount = vol.place.go.mount(&[]);
+            let mount = vol.volume.go.mount(&[]);
             fs::write(mount.path().join("theirs"), pattern(1, 9 * MIB)).unwrap();
             mount.unmount();
         });
@@ -249,15 +250,15 @@ fn nothing_is_left_of_files_that_we_remove() {
         assert!(vol.read(ours, 0, 7 * MIB).await == pattern(1, 9 * MIB)[1 << 20..8 << 20]);
         // Usage of directories is told a moment later, and fsck compares it.
         meta.flush().await.unwrap();
-        block_in_place(|| vol.place.go.fsck());
+        block_in_place(|| vol.volume.go.fsck());
         remove(meta, "ours").await;
         meta.idle().await;
         meta.flush().await.unwrap();
         assert_eq!(vol.ours.bucket.blocks(), 0);
         assert_eq!(used_space(meta).await, 0);
         block_in_place(|| {
-            vol.place.go.gc(&[]);
-            vol.place.go.fsck();
+            vol.volume.go.gc(&[]);
+            vol.volume.go.fsck();
         });
     });
 }
@@ -266,7 +267,7 @@ fn nothing_is_left_of_files_that_we_remove() {
 fn a_tree_that_we_remove_at_once_is_gone_for_it_and_nothing_else_is() {
     on_each_store(async |vol: Shared| {
         block_in_place(|| {
-            let mount = vol.place.go.mount(&[]);
+            let mount = vol.volume.go.mount(&[]);
             // More in one directory than go by one commit.
             for (dir, files) in [("top/many", 600), ("top/few/below", 10)] {
                 let dir = mount.path().join(dir);
@@ -284,8 +285,8 @@ fn a_tree_that_we_remove_at_once_is_gone_for_it_and_nothing_else_is() {
         meta.idle().await;
         meta.close().await.unwrap();
         block_in_place(|| {
-            vol.place.approved();
-            let mount = vol.place.go.mount(&[]);
+            vol.volume.assert_consistent();
+            let mount = vol.volume.go.mount(&[]);
             assert!(!mount.path().join("top").exists());
             let kept = mount.path().join("kept");
             assert_eq!(fs::read(&kept).unwrap(), b"text");
@@ -302,7 +303,7 @@ fn what_it_moves_or_links_while_we_remove_the_tree_is_gone_or_whole() {
     const FILES: usize = 600;
     on_each_store(async |vol: Shared| {
         let mount = block_in_place(|| {
-            let mount = vol.place.go.mount(&[]);
+            let mount = vol.volume.go.mount(&[]);
             fs::create_dir(mount.path().join("kept")).unwrap();
             fs::create_dir(mount.path().join("top")).unwrap();
             for file in 0..FILES {
@@ -335,8 +336,8 @@ fn what_it_moves_or_links_while_we_remove_the_tree_is_gone_or_whole() {
         meta.close().await.unwrap();
         block_in_place(|| {
             mount.unmount();
-            vol.place.approved();
-            let mount = vol.place.go.mount(&[]);
+            vol.volume.assert_consistent();
+            let mount = vol.volume.go.mount(&[]);
             assert!(!mount.path().join("top").exists());
             assert_eq!(fs::read_dir(mount.path().join("kept")).unwrap().count(), kept.len());
             for file in &kept {

@@ -5,9 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::support::juicefs::Volume;
-use super::support::redis::RedisServer;
-use super::support::timeout::{MOUNTED, within};
+use crate::support::juicefs::Volume;
+use crate::support::redis::RedisServer;
+use crate::support::timeout::{MOUNTED, within};
 use jfs::Error;
 use jfs::meta::record::LockKind::{Read, Write};
 use jfs::meta::record::PlockRange;

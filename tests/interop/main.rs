@@ -1,22 +1,17 @@
-//! The real Go client agrees: with what we write, about what it means, and at the same time.
+//! Compatibility with the Go client: it accepts what this client writes, both do the same, and both
+//! work on one volume at the same time.
 #![cfg(test)]
 
 mod bucket;
 mod cli;
 mod content;
-mod kernel;
+mod go_tools;
 mod locks;
-mod log;
-mod opened;
-mod ours;
-mod place;
-mod play;
-mod race;
-mod random;
-mod same;
-mod scripts;
+mod opened_by_other_client;
+mod same_result;
+mod script;
 mod sessions;
-mod step;
 #[path = "../support/mod.rs"]
 mod support;
-mod tools;
+mod test_volume;
+mod tikv_create_race;

@@ -12,15 +12,15 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use serde_json::Value;
 
-use super::log;
-use super::ours::Ours;
-use super::place::{Client, Place, Store};
-use super::play::runtime;
-use super::step::Step;
-use super::support::command::poll;
-use super::support::normalise::assert_same;
-use super::support::timeout::{MOUNTED, within};
-use super::support::tree::Tree;
+use super::change_log;
+use crate::script::on_client::OurClient;
+use crate::script::runner::runtime;
+use crate::script::step::Step;
+use crate::support::command::poll;
+use crate::support::normalise::assert_same;
+use crate::support::timeout::{MOUNTED, within};
+use crate::support::tree::Tree;
+use crate::test_volume::{Client, Store, TestVolume};
 
 /// Of ours; it expires after five.
 const BEAT: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ async fn hold(ours: &Ours) -> Ino {
     let name = |text: &str| Name::new(text).unwrap();
     let (open, _) =
         ours.meta.create(&caller, Ino::ROOT, &name("open"), (0o644, 0o022), true).await.unwrap();
-    ours.act(&Step::Write("/open".to_owned(), 0, 7)).await.unwrap();
+    ours.run(&Step::Write("/open".to_owned(), 0, 7)).await.unwrap();
     ours.meta.unlink(&caller, Ino::ROOT, &name("open")).await.unwrap();
     for file in ["flock", "shared", "range"] {
         ours.meta.file(&format!("/{file}")).await;
@@ -63,7 +63,8 @@ fn hold_by_go(root: &Path) -> Vec<File> {
         options.read(true).write(true).create_new(true).open(root.join(name)).unwrap()
     };
     let open = file("open");
-    std::os::unix::fs::FileExt::write_all_at(&open, &super::step::content(0, 7), 0).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&open, &crate::script::step::content(0, 7), 0)
+        .unwrap();
     open.sync_all().unwrap();
     fs::remove_file(root.join("open")).unwrap();
     let (whole, shared, range) = (file("flock"), file("shared"), file("range"));
@@ -85,8 +86,8 @@ fn what_a_session_holds_is_the_same() {
     on_each_store(|store| {
         let options = ["--trash-days", "0"];
         let (theirs, ours) = (
-            Place::formatted(store, Client::Go, &options),
-            Place::formatted(store, Client::Ours, &options),
+            TestVolume::formatted(store, Client::Go, &options),
+            TestVolume::formatted(store, Client::Ours, &options),
         );
         let mount = theirs.go.mount(&[]);
         let held = hold_by_go(mount.path());
@@ -97,8 +98,8 @@ fn what_a_session_holds_is_the_same() {
             let pictures = || {
                 let (mut left, mut right) = (theirs.stored(), ours.stored());
                 forget_shared_flocks(&mut right);
-                log::take(&mut left);
-                log::take(&mut right);
+                change_log::take(&mut left);
+                change_log::take(&mut right);
                 (left, right)
             };
             // The Go client writes usage up to some seconds later.
@@ -109,16 +110,16 @@ fn what_a_session_holds_is_the_same() {
             client.meta.idle().await;
             client.meta.close().await.unwrap();
         });
-        ours.settle();
+        ours.wait_for_deletions();
         drop(held);
-        theirs.settle();
+        theirs.wait_for_deletions();
         mount.unmount();
         assert_same(&theirs.dumped(), &ours.dumped());
     });
 }
 
 /// In Redis the Go client does not note shared flocks with its session, so they outlive it if it
-/// dies. Ours are noted.
+/// dies. OurClient are noted.
 fn forget_shared_flocks(stored: &mut Value) {
     let shared = stored.pointer("/droot/shared/1").and_then(Value::as_str).map(str::to_owned);
     let (Some(shared), Some(keys)) = (shared, stored.as_object_mut()) else { return };
@@ -131,13 +132,13 @@ fn forget_shared_flocks(stored: &mut Value) {
 #[test]
 fn each_lists_the_session_of_the_other() {
     on_each_store(|store| {
-        let place = Place::formatted(store, Client::Go, &["--trash-days", "0"]);
-        let mount = place.go.mount(&[]);
+        let volume = TestVolume::formatted(store, Client::Go, &["--trash-days", "0"]);
+        let mount = volume.go.mount(&[]);
         let sessions = runtime().block_on(async {
             let options = Options { mount_point: "/mnt/ours".to_owned(), ..Options::default() };
-            let ours = place.open(options).await;
+            let ours = volume.open(options).await;
             let open = hold(&ours).await;
-            let status = place.go.status();
+            let status = volume.go.status();
             let sessions = status["Sessions"].as_array().unwrap().clone();
             assert_eq!(sessions.len(), 2, "{status}");
             let own = sessions.iter().find(|one| one["MountPoint"] == "/mnt/ours").unwrap();
@@ -156,7 +157,7 @@ fn each_lists_the_session_of_the_other() {
             assert!(theirs.version.starts_with("1.4.1"), "{}", theirs.version);
 
             // One session in full: with what it holds.
-            let full = place.go.run("status", &["--session", &sid.to_string()]).ok();
+            let full = volume.go.run("status", &["--session", &sid.to_string()]).ok();
             let full: Value = serde_json::from_str(&full.stdout).unwrap();
             assert_eq!(full["Sustained"], serde_json::json!([open.0]), "{full}");
             let locks = |kind: &str| full[kind].as_array().map_or(0, Vec::len);
@@ -172,12 +173,12 @@ fn each_lists_the_session_of_the_other() {
 #[test]
 fn go_cleans_up_after_us() {
     on_each_store(|store| {
-        let place = Place::formatted(store, Client::Go, &["--trash-days", "0"]);
+        let volume = TestVolume::formatted(store, Client::Go, &["--trash-days", "0"]);
         // Its first cleaning is after one heartbeat; background jobs must be on.
         let dead = runtime();
         let open = dead.block_on(async {
             let options = Options { heartbeat: BEAT, ..Options::default() };
-            let ours = place.open(options).await;
+            let ours = volume.open(options).await;
             let open = hold(&ours).await;
             // What is owed of usage would be lost.
             ours.meta.flush().await.unwrap();
@@ -185,37 +186,37 @@ fn go_cleans_up_after_us() {
         });
         // All tasks end where they are, and nobody closes the session.
         dead.shutdown_background();
-        assert_eq!(place.go.status()["Sessions"].as_array().unwrap().len(), 1);
+        assert_eq!(volume.go.status()["Sessions"].as_array().unwrap().len(), 1);
 
-        let mount = place.go.mount_with_jobs(&["--heartbeat", "2"]);
-        let gone = || place.go.status()["Sessions"].as_array().unwrap().len() == 1;
-        assert!(poll(CLEANED, gone), "{}", place.go.status());
+        let mount = volume.go.mount_with_jobs(&["--heartbeat", "2"]);
+        let gone = || volume.go.status()["Sessions"].as_array().unwrap().len() == 1;
+        assert!(poll(CLEANED, gone), "{}", volume.go.status());
         let at = |name: &str| File::options().read(true).write(true).open(mount.path().join(name));
         at("flock").unwrap().try_lock().unwrap();
         at("shared").unwrap().try_lock().unwrap();
         lock_range(&at("range").unwrap(), libc::F_WRLCK, 0, 0);
-        place.settle();
+        volume.wait_for_deletions();
         runtime().block_on(async {
-            let meta = place.visit().await;
+            let meta = volume.connect().await;
             assert!(meta.getattr(open).await.is_err(), "the removed file is still there");
         });
         mount.unmount();
-        place.approved();
+        volume.assert_consistent();
     });
 }
 
 #[test]
 fn we_clean_up_after_go() {
     on_each_store(|store| {
-        let place = Place::formatted(store, Client::Go, &["--trash-days", "0"]);
-        let mount = place.go.mount(&["--heartbeat", "1"]);
+        let volume = TestVolume::formatted(store, Client::Go, &["--trash-days", "0"]);
+        let mount = volume.go.mount(&["--heartbeat", "1"]);
         let held = hold_by_go(mount.path());
         let open = Ino(held[0].metadata().unwrap().ino());
         let alive = Instant::now();
         mount.kill();
         drop(held);
         runtime().block_on(async {
-            let ours = place.open(Options::default()).await;
+            let ours = volume.open(Options::default()).await;
             let meta = &ours.meta;
             assert_eq!(meta.engine().sessions().await.unwrap().len(), 2);
             let mut cleaned = meta.clean_stale_sessions().await.unwrap();
@@ -241,7 +242,7 @@ fn we_clean_up_after_go() {
             meta.idle().await;
             meta.close().await.unwrap();
         });
-        place.settle();
-        place.approved();
+        volume.wait_for_deletions();
+        volume.assert_consistent();
     });
 }

@@ -8,7 +8,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("crc32c", &[]),
     ("descriptors", &[]),
-    ("figures", &[]),
+    ("metric_families", &[]),
     ("rate_limit", &[]),
     ("policy", &["error"]),
     ("buffer_pool", &["sync"]),
@@ -36,8 +36,8 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("chunk", &["crc32c", "descriptors", "error", "buffer_pool", "slice", "object", "sync"]),
-    ("meta", &["error", "figures", "outage", "policy", "secret", "slice", "tls", "sync"]),
-    ("vfs", &["error", "figures", "rate_limit", "buffer_pool", "slice", "meta", "chunk", "sync"]),
+    ("meta", &["error", "metric_families", "outage", "policy", "secret", "slice", "tls", "sync"]),
+    ("vfs", &["error", "metric_families", "rate_limit", "buffer_pool", "slice", "meta", "chunk", "sync"]),
     ("fuse", &["error", "slice", "meta", "vfs", "sync"]),
     ("volume", &["error", "policy", "secret", "slice", "meta", "object", "chunk", "vfs", "fuse"]),
     ("options", &["error", "policy", "secret", "meta", "object", "chunk", "vfs", "fuse", "volume"]),
@@ -128,7 +128,8 @@ const INSIDE: &[(&str, &[&str])] = &[
 ];
 
 /// What subcommands share; of the rest of `cli`, none knows another.
-const SHARED_BY_COMMANDS: &[&str] = &["controller", "exit", "launch", "progress", "table"];
+const SHARED_BY_COMMANDS: &[&str] =
+    &["control_client", "exit", "progress", "relaunch", "stats_file", "table"];
 
 /// An operation is written once for all of them.
 const STORES: &[&str] =

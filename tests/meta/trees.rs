@@ -11,9 +11,9 @@ use jfs::meta::engine::{Change, Key, Record};
 use jfs::meta::record::{Attr, DirStat, Entry, FileKind, QuotaKey};
 use jfs::meta::{Caller, Ino, Meta, NodeKind, Options, Registration, Timestamp};
 
+use crate::support::fixture::long;
 use crate::support::records::{put_node, stored, stored_attr};
 use crate::support::redis::RedisServer;
-use crate::support::rig::long;
 use crate::support::tree::{Tree, name, refused};
 use crate::support::volume::{Volume, setting, setting_with_trash};
 

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::kit::{KIB, SOMEBODY, as_user, open, refused};
 use crate::on_both;
-use crate::support::rig::{Client, Rig};
+use crate::support::fixture::{Client, Fixture};
 
 on_both! {
     only_the_owner_changes_the_mode,
@@ -29,7 +29,7 @@ on_both! {
     a_change_through_a_handle_is_a_change_of_the_file,
 }
 
-fn only_the_owner_changes_the_mode(rig: &Rig) {
+fn only_the_owner_changes_the_mode(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     let chmod = |mode| fs::set_permissions(mount.at("f"), Permissions::from_mode(mode));
@@ -45,7 +45,7 @@ fn only_the_owner_changes_the_mode(rig: &Rig) {
     assert_eq!(mode(), 0o755);
 }
 
-fn only_root_gives_a_file_away(rig: &Rig) {
+fn only_root_gives_a_file_away(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     std::os::unix::fs::symlink("f", mount.at("s")).unwrap();
@@ -64,7 +64,7 @@ fn only_root_gives_a_file_away(rig: &Rig) {
     assert_eq!(fs::metadata(mount.at("f")).unwrap().uid(), SOMEBODY);
 }
 
-fn giving_a_file_away_takes_its_privileges(rig: &Rig) {
+fn giving_a_file_away_takes_its_privileges(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     chown(mount.at("f"), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
@@ -73,7 +73,7 @@ fn giving_a_file_away_takes_its_privileges(rig: &Rig) {
     assert_eq!(fs::metadata(mount.at("f")).unwrap().mode() & 0o7777, 0o755);
 }
 
-fn writing_takes_the_privileges_of_a_file(rig: &Rig) {
+fn writing_takes_the_privileges_of_a_file(rig: &Fixture) {
     let mount = rig.start();
     for act in ["write", "truncate"] {
         fs::write(mount.at("f"), "text").unwrap();
@@ -89,7 +89,7 @@ fn writing_takes_the_privileges_of_a_file(rig: &Rig) {
     }
 }
 
-fn times_are_kept_to_the_nanosecond(rig: &Rig) {
+fn times_are_kept_to_the_nanosecond(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     let early = UNIX_EPOCH + Duration::new(1, 1);
@@ -107,7 +107,7 @@ fn times_are_kept_to_the_nanosecond(rig: &Rig) {
     assert_eq!((link.mtime(), link.mtime_nsec()), (5, 6));
 }
 
-fn times_before_1970_are_kept_to_the_second(rig: &Rig) {
+fn times_before_1970_are_kept_to_the_second(rig: &Fixture) {
     rig.format(&[]);
     let mount = rig.mount(&[]);
     fs::write(mount.at("f"), "").unwrap();
@@ -123,7 +123,7 @@ fn times_before_1970_are_kept_to_the_second(rig: &Rig) {
     }
 }
 
-fn a_length_that_is_set_again_shows_in_the_times(rig: &Rig) {
+fn a_length_that_is_set_again_shows_in_the_times(rig: &Fixture) {
     let mount = rig.start();
     let path = mount.at("f");
     let old = UNIX_EPOCH + Duration::from_secs(1);
@@ -145,7 +145,7 @@ fn a_length_that_is_set_again_shows_in_the_times(rig: &Rig) {
     }
 }
 
-fn an_owner_of_the_group_keeps_setgid_that_nobody_can_use(rig: &Rig) {
+fn an_owner_of_the_group_keeps_setgid_that_nobody_can_use(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     chown(mount.at("f"), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
@@ -156,7 +156,7 @@ fn an_owner_of_the_group_keeps_setgid_that_nobody_can_use(rig: &Rig) {
     }
 }
 
-fn times_can_be_left_alone_or_set_to_now(rig: &Rig) {
+fn times_can_be_left_alone_or_set_to_now(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     let set = |last_access, last_modification| {
@@ -177,7 +177,7 @@ fn times_can_be_left_alone_or_set_to_now(rig: &Rig) {
     assert!(mtime >= before);
 }
 
-fn only_the_owner_sets_times(rig: &Rig) {
+fn only_the_owner_sets_times(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     fs::set_permissions(mount.at("f"), Permissions::from_mode(0o666)).unwrap();
@@ -195,7 +195,7 @@ fn only_the_owner_sets_times(rig: &Rig) {
     assert_eq!(now, Errno::ACCESS);
 }
 
-fn a_change_of_content_shows_in_the_times(rig: &Rig) {
+fn a_change_of_content_shows_in_the_times(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "text").unwrap();
     let back = || {
@@ -220,7 +220,7 @@ fn a_change_of_content_shows_in_the_times(rig: &Rig) {
     assert_eq!(mtime(), 1);
 }
 
-fn a_change_of_a_name_shows_in_the_times(rig: &Rig) {
+fn a_change_of_a_name_shows_in_the_times(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "").unwrap();
@@ -244,7 +244,7 @@ fn a_change_of_a_name_shows_in_the_times(rig: &Rig) {
     }
 }
 
-fn lengths_and_blocks_are_those_of_the_content(rig: &Rig) {
+fn lengths_and_blocks_are_those_of_the_content(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     for (at, length) in [(0, 1), (5000, 5001), (300 * KIB, 300 * KIB + 1)] {
@@ -259,7 +259,7 @@ fn lengths_and_blocks_are_those_of_the_content(rig: &Rig) {
     assert_eq!(fs::metadata(mount.at("f")).unwrap().size(), 1 << 40);
 }
 
-fn access_follows_the_mode(rig: &Rig) {
+fn access_follows_the_mode(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("d/f"), "text").unwrap();
@@ -281,7 +281,7 @@ fn access_follows_the_mode(rig: &Rig) {
     });
 }
 
-fn a_change_through_a_handle_is_a_change_of_the_file(rig: &Rig) {
+fn a_change_through_a_handle_is_a_change_of_the_file(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     file.set_permissions(Permissions::from_mode(0o600)).unwrap();

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::kit::{KIB, MIB, assert_same, bytes, open, refused};
 use crate::mapped::Mapped;
 use crate::on_both;
-use crate::support::rig::{Mounted, Rig};
+use crate::support::fixture::{Fixture, Mounted};
 
 /// A chunk of the format.
 const CHUNK: u64 = 64 * MIB;
@@ -37,7 +37,7 @@ on_both! {
     the_largest_files_end_where_they_should,
 }
 
-fn what_is_written_is_read_across_blocks_and_chunks(rig: &Rig) {
+fn what_is_written_is_read_across_blocks_and_chunks(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     let ranges = [(0, 100), (4 * MIB - 7, 14), (CHUNK - MIB, 2 * MIB), (2 * CHUNK - 1, 2)];
@@ -56,7 +56,7 @@ fn what_is_written_is_read_across_blocks_and_chunks(rig: &Rig) {
     }
 }
 
-fn reads_see_writes_of_other_handles_at_once(rig: &Rig) {
+fn reads_see_writes_of_other_handles_at_once(rig: &Fixture) {
     let mount = rig.start();
     let (writer, reader) = (open(mount.at("f")), open(mount.at("f")));
     for turn in 0..50_u64 {
@@ -65,7 +65,7 @@ fn reads_see_writes_of_other_handles_at_once(rig: &Rig) {
     }
 }
 
-fn what_was_never_written_is_zeros(rig: &Rig) {
+fn what_was_never_written_is_zeros(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     file.write_all_at(b"end", 10 * MIB).unwrap();
@@ -75,7 +75,7 @@ fn what_was_never_written_is_zeros(rig: &Rig) {
     assert_eq!(read(&file, CHUNK - 5, 10), [0; 10]);
 }
 
-fn a_file_that_grows_again_shows_zeros(rig: &Rig) {
+fn a_file_that_grows_again_shows_zeros(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     file.write_all_at(&bytes(4, 5 * MIB), 0).unwrap();
@@ -88,7 +88,7 @@ fn a_file_that_grows_again_shows_zeros(rig: &Rig) {
     }
 }
 
-fn reads_end_at_the_end(rig: &Rig) {
+fn reads_end_at_the_end(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "text").unwrap();
     let file = open(mount.at("f"));
@@ -100,7 +100,7 @@ fn reads_end_at_the_end(rig: &Rig) {
     assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 1);
 }
 
-fn a_shared_map_writes_the_file(rig: &Rig) {
+fn a_shared_map_writes_the_file(rig: &Fixture) {
     let mount = rig.start();
     let content = bytes(5, MIB + 100);
     fs::write(mount.at("f"), &content).unwrap();
@@ -123,7 +123,7 @@ fn a_shared_map_writes_the_file(rig: &Rig) {
     assert_same(&fs::read(again.at("f")).unwrap(), &expected);
 }
 
-fn a_shared_map_sees_writes(rig: &Rig) {
+fn a_shared_map_sees_writes(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     file.set_len(3 * 4096).unwrap();
@@ -133,7 +133,7 @@ fn a_shared_map_sees_writes(rig: &Rig) {
     assert_eq!(&map.bytes()[4096..4103], b"written");
 }
 
-fn a_private_map_writes_nothing(rig: &Rig) {
+fn a_private_map_writes_nothing(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "original").unwrap();
     let file = File::open(mount.at("f")).unwrap();
@@ -144,7 +144,7 @@ fn a_private_map_writes_nothing(rig: &Rig) {
     assert_eq!(fs::read(mount.at("f")).unwrap(), b"original");
 }
 
-fn allocating_grows_a_file_unless_told_not_to(rig: &Rig) {
+fn allocating_grows_a_file_unless_told_not_to(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     file.write_all_at(b"text", 0).unwrap();
@@ -160,7 +160,7 @@ fn allocating_grows_a_file_unless_told_not_to(rig: &Rig) {
     assert_eq!(refused(fallocate(&file, FallocateFlags::empty(), 0, 0)), Errno::INVAL);
 }
 
-fn holes_between_small_writes_are_found_to_the_byte(rig: &Rig) {
+fn holes_between_small_writes_are_found_to_the_byte(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     file.set_len(MIB).unwrap();
@@ -191,7 +191,7 @@ fn holes_between_small_writes_are_found_to_the_byte(rig: &Rig) {
     }
 }
 
-fn holes_can_be_punched(rig: &Rig) {
+fn holes_can_be_punched(rig: &Fixture) {
     let mount = rig.start();
     let (file, mut content) = filled(&mount);
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -205,7 +205,7 @@ fn holes_can_be_punched(rig: &Rig) {
     assert_same(&fs::read(mount.at("f")).unwrap(), &content);
 }
 
-fn ranges_can_be_zeroed(rig: &Rig) {
+fn ranges_can_be_zeroed(rig: &Fixture) {
     let mount = rig.start();
     let (file, mut content) = filled(&mount);
     fallocate(&file, FallocateFlags::ZERO_RANGE, 10, 5 * MIB).unwrap();
@@ -221,7 +221,7 @@ fn ranges_can_be_zeroed(rig: &Rig) {
     assert_same(&fs::read(mount.at("f")).unwrap(), &content);
 }
 
-fn other_ways_of_allocating_are_refused(rig: &Rig) {
+fn other_ways_of_allocating_are_refused(rig: &Fixture) {
     let mount = rig.start();
     let (file, content) = filled(&mount);
     for mode in [FallocateFlags::COLLAPSE_RANGE, FallocateFlags::INSERT_RANGE] {
@@ -231,7 +231,7 @@ fn other_ways_of_allocating_are_refused(rig: &Rig) {
     assert_same(&fs::read(mount.at("f")).unwrap(), &content);
 }
 
-fn regression_seeking_finds_the_end_of_data(rig: &Rig) {
+fn regression_seeking_finds_the_end_of_data(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     file.write_all_at(&bytes(6, MIB), 0).unwrap();
@@ -260,7 +260,7 @@ fn regression_seeking_finds_the_end_of_data(rig: &Rig) {
     }
 }
 
-fn a_range_can_be_copied(rig: &Rig) {
+fn a_range_can_be_copied(rig: &Fixture) {
     let mount = rig.start();
     let (source, content) = filled(&mount);
     let target = open(mount.at("g"));
@@ -281,7 +281,7 @@ fn a_range_can_be_copied(rig: &Rig) {
     assert_eq!(copy_file_range(&source, Some(&mut past), &target, Some(&mut to), 10).unwrap(), 0);
 }
 
-fn a_range_can_be_copied_within_a_file(rig: &Rig) {
+fn a_range_can_be_copied_within_a_file(rig: &Fixture) {
     let mount = rig.start();
     let (file, content) = filled(&mount);
     let (mut from, mut to) = (0, 9 * MIB);
@@ -293,7 +293,7 @@ fn a_range_can_be_copied_within_a_file(rig: &Rig) {
     assert_eq!(refused(overlapping), Errno::INVAL);
 }
 
-fn many_write_at_once_and_nothing_is_lost(rig: &Rig) {
+fn many_write_at_once_and_nothing_is_lost(rig: &Fixture) {
     const PART: u64 = 100 * KIB + 3;
     let mount = rig.start();
     std::thread::scope(|scope| {
@@ -317,7 +317,7 @@ fn many_write_at_once_and_nothing_is_lost(rig: &Rig) {
     rig.check();
 }
 
-fn vectors_and_syncs_work(rig: &Rig) {
+fn vectors_and_syncs_work(rig: &Fixture) {
     let mount = rig.start();
     let mut file = open(mount.at("f"));
     let parts = [std::io::IoSlice::new(b"one "), std::io::IoSlice::new(b"two")];
@@ -332,7 +332,7 @@ fn vectors_and_syncs_work(rig: &Rig) {
     assert_eq!(text, "two");
 }
 
-fn the_largest_files_end_where_they_should(rig: &Rig) {
+fn the_largest_files_end_where_they_should(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     let end = 1 << 45;

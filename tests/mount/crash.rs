@@ -13,7 +13,7 @@ use crate::kit::{KIB, assert_same, bytes, names, open};
 use crate::on_both;
 use crate::process::{Kind, Process, posix};
 use crate::support::command::run;
-use crate::support::rig::{Client, Mounted, PATIENCE, Rig, eventually, ours};
+use crate::support::fixture::{Client, Fixture, Mounted, PATIENCE, eventually, ours};
 
 on_both! {
     what_was_synced_survives_a_kill,
@@ -21,12 +21,12 @@ on_both! {
     what_a_killed_mount_held_is_freed,
 }
 
-fn what_was_synced_survives_a_kill(rig: &Rig) {
+fn what_was_synced_survives_a_kill(rig: &Fixture) {
     rig.format(&[]);
     kill_while_writing(rig, &[]);
 }
 
-fn what_was_synced_survives_a_kill_with_writeback(rig: &Rig) {
+fn what_was_synced_survives_a_kill_with_writeback(rig: &Fixture) {
     rig.format(&[]);
     let cache = rig.folder().join("kept.cache");
     let cache = cache.to_str().unwrap();
@@ -34,7 +34,7 @@ fn what_was_synced_survives_a_kill_with_writeback(rig: &Rig) {
     kill_while_writing(rig, &["--writeback", "--upload-delay", "1h", "--cache-dir", cache]);
 }
 
-fn kill_while_writing(rig: &Rig, options: &[&str]) {
+fn kill_while_writing(rig: &Fixture, options: &[&str]) {
     let mut synced = Vec::new();
     for round in 0..3_u64 {
         let mount = rig.mount(options);
@@ -112,7 +112,7 @@ fn check(mount: &Mounted, synced: &[u64]) {
     }
 }
 
-fn what_a_killed_mount_held_is_freed(rig: &Rig) {
+fn what_a_killed_mount_held_is_freed(rig: &Fixture) {
     rig.format(&[]);
     let dying = rig.mount(&["--heartbeat", "1"]);
     let (flocked, ranged, removed) =

@@ -11,8 +11,8 @@ use rustix::fs::{Advice, fadvise};
 
 use crate::kit::{KIB, assert_same, bytes};
 use crate::s3::{ACCESS_KEY, S3Server, SECRET_KEY};
+use crate::support::fixture::Fixture;
 use crate::support::mount::Mount;
-use crate::support::rig::Rig;
 use crate::support::timeout::{MOUNTED, within};
 
 const FILES: u64 = 320;
@@ -21,7 +21,7 @@ const READERS: usize = 64;
 #[test]
 fn many_files_are_read_at_once_within_256_descriptors() {
     within(MOUNTED, || {
-        let rig = Rig::redis();
+        let rig = Fixture::redis();
         let server = S3Server::start();
         let bucket = server.bucket("bucket");
         let keys = ["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY];

@@ -12,8 +12,8 @@ use crate::kit::{MIB, assert_same, bytes};
 use crate::on_both;
 use crate::process::Process;
 use crate::s3::{ACCESS_KEY, S3Server, SECRET_KEY};
+use crate::support::fixture::{Fixture, Mounted, eventually, signal};
 use crate::support::redis::RedisServer;
-use crate::support::rig::{Mounted, Rig, eventually, signal};
 use crate::support::timeout::{MOUNTED, within};
 
 /// All that can end a process.
@@ -25,7 +25,7 @@ on_both! {
     regression_signals_that_a_process_handles_disturb_nothing,
 }
 
-fn who_reads_from_a_bucket_that_hangs_is_freed_by_a_signal(rig: &Rig) {
+fn who_reads_from_a_bucket_that_hangs_is_freed_by_a_signal(rig: &Fixture) {
     let (server, mount, content) = with_a_cold_file(rig);
     server.hang(true);
     server.seen();
@@ -43,7 +43,7 @@ fn who_reads_from_a_bucket_that_hangs_is_freed_by_a_signal(rig: &Rig) {
     assert_same(&fs::read(mount.at("f")).unwrap(), &content);
 }
 
-fn other_files_work_while_a_bucket_hangs(rig: &Rig) {
+fn other_files_work_while_a_bucket_hangs(rig: &Fixture) {
     let (server, mount, content) = with_a_cold_file(rig);
     server.hang(true);
     let path = mount.at("f");
@@ -61,7 +61,7 @@ fn other_files_work_while_a_bucket_hangs(rig: &Rig) {
 }
 
 /// Timers, children and the like: no program expects EINTR of mkdir(2).
-fn regression_signals_that_a_process_handles_disturb_nothing(rig: &Rig) {
+fn regression_signals_that_a_process_handles_disturb_nothing(rig: &Fixture) {
     let mount = rig.start();
     let point = mount.path().to_str().unwrap();
     // The shell waits in the call of one process while its trap is due.
@@ -91,7 +91,7 @@ fn regression_signals_that_a_process_handles_disturb_nothing(rig: &Rig) {
 fn who_asks_a_redis_that_hangs_is_freed_by_a_signal() {
     within(MOUNTED, || {
         let redis = RedisServer::start();
-        let rig = Rig::at(&redis.url(0));
+        let rig = Fixture::at(&redis.url(0));
         let mount = rig.start();
         fs::create_dir(mount.at("d")).unwrap();
         fs::write(mount.at("d/f"), "text").unwrap();
@@ -117,7 +117,7 @@ fn who_asks_a_redis_that_hangs_is_freed_by_a_signal() {
 }
 
 /// A volume in a bucket of its own server, with a file `f` that no cache holds.
-fn with_a_cold_file(rig: &Rig) -> (S3Server, Mounted, Vec<u8>) {
+fn with_a_cold_file(rig: &Fixture) -> (S3Server, Mounted, Vec<u8>) {
     let server = S3Server::start();
     let bucket = server.bucket("bucket");
     let keys = ["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY];

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::kit::{MIB, bytes, open, refused};
 use crate::on_both;
-use crate::support::rig::{Rig, eventually};
+use crate::support::fixture::{Fixture, eventually};
 
 on_both! {
     the_capacity_of_the_volume_is_its_size,
@@ -23,7 +23,7 @@ on_both! {
     without_the_option_there_are_no_flags,
 }
 
-fn the_capacity_of_the_volume_is_its_size(rig: &Rig) {
+fn the_capacity_of_the_volume_is_its_size(rig: &Fixture) {
     rig.format(&["--capacity", "1", "--inodes", "1000"]);
     let mount = rig.mount(&[]);
     let total = |path: &Path| {
@@ -45,7 +45,7 @@ fn the_capacity_of_the_volume_is_its_size(rig: &Rig) {
     });
 }
 
-fn a_full_volume_takes_no_more(rig: &Rig) {
+fn a_full_volume_takes_no_more(rig: &Fixture) {
     rig.format(&["--capacity", "1"]);
     let mount = rig.mount(&[]);
     // Space that was asked for counts as if it were written.
@@ -64,7 +64,7 @@ fn a_full_volume_takes_no_more(rig: &Rig) {
     eventually("there is room again", || fs::write(mount.at("h"), &content).is_ok());
 }
 
-fn a_volume_takes_no_more_files_than_it_may(rig: &Rig) {
+fn a_volume_takes_no_more_files_than_it_may(rig: &Fixture) {
     rig.format(&["--inodes", "5"]);
     let mount = rig.mount(&[]);
     let mut made = (0..20).map(|n| File::create(mount.at(format!("f{n}"))));
@@ -74,7 +74,7 @@ fn a_volume_takes_no_more_files_than_it_may(rig: &Rig) {
     eventually("there is room again", || File::create(mount.at("again")).is_ok());
 }
 
-fn a_quota_is_the_size_of_its_directory(rig: &Rig) {
+fn a_quota_is_the_size_of_its_directory(rig: &Fixture) {
     rig.format(&[]);
     let mount = rig.mount(&["--heartbeat", "1"]);
     fs::create_dir_all(mount.at("d/sub")).unwrap();
@@ -96,14 +96,14 @@ fn a_quota_is_the_size_of_its_directory(rig: &Rig) {
     assert_eq!(refused(grown), Errno::DQUOT);
 }
 
-fn without_a_capacity_there_is_a_lot_of_room(rig: &Rig) {
+fn without_a_capacity_there_is_a_lot_of_room(rig: &Fixture) {
     let mount = rig.start();
     let found = statvfs(mount.path()).unwrap();
     assert!(found.f_bavail * found.f_frsize >= 1 << 50);
     assert!(found.f_favail >= 10 << 20);
 }
 
-fn an_immutable_file_cannot_be_changed(rig: &Rig) {
+fn an_immutable_file_cannot_be_changed(rig: &Fixture) {
     rig.format(&[]);
     let mount = rig.mount(&["--enable-ioctl"]);
     fs::write(mount.at("f"), "text").unwrap();
@@ -124,7 +124,7 @@ fn an_immutable_file_cannot_be_changed(rig: &Rig) {
     fs::remove_file(mount.at("f")).unwrap();
 }
 
-fn an_append_only_file_only_grows(rig: &Rig) {
+fn an_append_only_file_only_grows(rig: &Fixture) {
     rig.format(&[]);
     let mount = rig.mount(&["--enable-ioctl"]);
     fs::write(mount.at("f"), "text").unwrap();
@@ -141,7 +141,7 @@ fn an_append_only_file_only_grows(rig: &Rig) {
     fs::remove_file(mount.at("f")).unwrap();
 }
 
-fn without_the_option_there_are_no_flags(rig: &Rig) {
+fn without_the_option_there_are_no_flags(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     let file = File::open(mount.at("f")).unwrap();

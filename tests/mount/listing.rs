@@ -9,7 +9,7 @@ use rustix::fs::{FileType, RawDir, SeekFrom, seek};
 
 use crate::kit::{names, open};
 use crate::on_both;
-use crate::support::rig::{Mounted, Rig};
+use crate::support::fixture::{Fixture, Mounted};
 
 /// More than one answer to the kernel holds.
 const MANY: usize = 10_000;
@@ -23,7 +23,7 @@ on_both! {
     a_listing_agrees_with_the_attributes,
 }
 
-fn ten_thousand_names_are_listed_once_each(rig: &Rig) {
+fn ten_thousand_names_are_listed_once_each(rig: &Fixture) {
     let mount = rig.start();
     fill(&mount, MANY);
     let found: Vec<String> = list(&File::open(mount.at("d")).unwrap(), 4096);
@@ -36,7 +36,7 @@ fn ten_thousand_names_are_listed_once_each(rig: &Rig) {
     assert_eq!(names(again.at("d")).len(), MANY);
 }
 
-fn what_stays_is_listed_once_while_others_come_and_go(rig: &Rig) {
+fn what_stays_is_listed_once_while_others_come_and_go(rig: &Fixture) {
     let mount = rig.start();
     fill(&mount, 3000);
     let dir = File::open(mount.at("d")).unwrap();
@@ -68,7 +68,7 @@ fn what_stays_is_listed_once_while_others_come_and_go(rig: &Rig) {
     assert_eq!(names(mount.at("d")).len(), 3000 - turns + turns);
 }
 
-fn a_listing_goes_on_where_it_was_left(rig: &Rig) {
+fn a_listing_goes_on_where_it_was_left(rig: &Fixture) {
     let mount = rig.start();
     fill(&mount, 1000);
     let dir = File::open(mount.at("d")).unwrap();
@@ -90,7 +90,7 @@ fn a_listing_goes_on_where_it_was_left(rig: &Rig) {
     }
 }
 
-fn rewinding_shows_what_came_meanwhile(rig: &Rig) {
+fn rewinding_shows_what_came_meanwhile(rig: &Fixture) {
     let mount = rig.start();
     fill(&mount, 10);
     let dir = File::open(mount.at("d")).unwrap();
@@ -102,7 +102,7 @@ fn rewinding_shows_what_came_meanwhile(rig: &Rig) {
     assert!(found.contains(&"new".to_owned()) && !found.contains(&"f3".to_owned()), "{found:?}");
 }
 
-fn dots_and_kinds_are_listed(rig: &Rig) {
+fn dots_and_kinds_are_listed(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir_all(mount.at("d/sub")).unwrap();
     fs::write(mount.at("d/f"), "").unwrap();
@@ -130,7 +130,7 @@ fn dots_and_kinds_are_listed(rig: &Rig) {
 }
 
 /// A listing with attributes fills the kernel's cache: what it says must be true.
-fn a_listing_agrees_with_the_attributes(rig: &Rig) {
+fn a_listing_agrees_with_the_attributes(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     for n in 0..100 {

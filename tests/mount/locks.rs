@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use crate::kit::open;
 use crate::on_both;
 use crate::process::{Kind, Process, in_the_way, of_file, posix};
-use crate::support::rig::{Client, Rig, eventually};
+use crate::support::fixture::{Client, Fixture, eventually};
 
 on_both! {
     flocks_exclude_each_other,
@@ -28,7 +28,7 @@ on_both! {
     locks_of_the_go_client_hold_here_and_ours_there,
 }
 
-fn flocks_exclude_each_other(rig: &Rig) {
+fn flocks_exclude_each_other(rig: &Fixture) {
     let mount = rig.start();
     let (one, two, three) = (open(mount.at("f")), open(mount.at("f")), open(mount.at("f")));
     one.lock_shared().unwrap();
@@ -45,7 +45,7 @@ fn flocks_exclude_each_other(rig: &Rig) {
     two.lock_shared().unwrap();
 }
 
-fn both_kinds_of_locks_are_independent(rig: &Rig) {
+fn both_kinds_of_locks_are_independent(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     file.lock().unwrap();
@@ -59,7 +59,7 @@ fn both_kinds_of_locks_are_independent(rig: &Rig) {
     assert!(flock_of_another(&mount.at("f")));
 }
 
-fn ranges_exclude_only_where_they_overlap(rig: &Rig) {
+fn ranges_exclude_only_where_they_overlap(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     let mut other = Process::locking(&mount.at("f"), Kind::Write, 100, 50);
@@ -72,7 +72,7 @@ fn ranges_exclude_only_where_they_overlap(rig: &Rig) {
     eventually("the range is free", || posix(&file, Kind::Write, 0, 0).is_ok());
 }
 
-fn a_range_can_be_freed_in_the_middle(rig: &Rig) {
+fn a_range_can_be_freed_in_the_middle(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     posix(&file, Kind::Write, 0, 100).unwrap();
@@ -88,7 +88,7 @@ fn a_range_can_be_freed_in_the_middle(rig: &Rig) {
     right.says("locked");
 }
 
-fn who_is_in_the_way_is_told(rig: &Rig) {
+fn who_is_in_the_way_is_told(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     assert_eq!(in_the_way(&file, Kind::Write), None);
@@ -99,7 +99,7 @@ fn who_is_in_the_way_is_told(rig: &Rig) {
     assert_eq!(in_the_way(&file, Kind::Write), Some((pid, 10, 5)));
 }
 
-fn locks_of_an_open_file_are_its_own(rig: &Rig) {
+fn locks_of_an_open_file_are_its_own(rig: &Fixture) {
     let mount = rig.start();
     let (one, two) = (open(mount.at("f")), open(mount.at("f")));
     of_file(&one, Kind::Write, 0, 10).unwrap();
@@ -112,7 +112,7 @@ fn locks_of_an_open_file_are_its_own(rig: &Rig) {
     eventually("the range is free", || of_file(&two, Kind::Write, 0, 10).is_ok());
 }
 
-fn closing_gives_locks_up(rig: &Rig) {
+fn closing_gives_locks_up(rig: &Fixture) {
     let mount = rig.start();
     let (one, two) = (open(mount.at("f")), open(mount.at("f")));
     one.lock().unwrap();
@@ -123,13 +123,13 @@ fn closing_gives_locks_up(rig: &Rig) {
     other.says("locked");
 }
 
-fn who_asks_after_a_close_finds_the_lock_free(rig: &Rig) {
+fn who_asks_after_a_close_finds_the_lock_free(rig: &Fixture) {
     let mount = rig.start();
     drop(open(mount.at("f")));
     Process::relocking(&mount.at("f")).says("free");
 }
 
-fn an_end_of_a_process_gives_its_locks_up(rig: &Rig) {
+fn an_end_of_a_process_gives_its_locks_up(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     let mut ranges = Process::locking(&mount.at("f"), Kind::Write, 0, 0);
@@ -147,7 +147,7 @@ fn an_end_of_a_process_gives_its_locks_up(rig: &Rig) {
     eventually("the range is free", || posix(&file, Kind::Write, 0, 0).is_ok());
 }
 
-fn who_waits_for_a_flock_is_freed_by_a_signal(rig: &Rig) {
+fn who_waits_for_a_flock_is_freed_by_a_signal(rig: &Fixture) {
     let mount = rig.start();
     let holder = open(mount.at("f"));
     holder.lock().unwrap();
@@ -163,7 +163,7 @@ fn who_waits_for_a_flock_is_freed_by_a_signal(rig: &Rig) {
     assert!(flock_of_another(&path));
 }
 
-fn who_waits_for_a_range_is_freed_by_a_signal(rig: &Rig) {
+fn who_waits_for_a_range_is_freed_by_a_signal(rig: &Fixture) {
     let mount = rig.start();
     let holder = open(mount.at("f"));
     posix(&holder, Kind::Write, 0, 0).unwrap();
@@ -179,7 +179,7 @@ fn who_waits_for_a_range_is_freed_by_a_signal(rig: &Rig) {
     other.says("locked");
 }
 
-fn who_waits_gets_the_lock_when_it_is_free(rig: &Rig) {
+fn who_waits_gets_the_lock_when_it_is_free(rig: &Fixture) {
     let mount = rig.start();
     let holder = open(mount.at("f"));
     posix(&holder, Kind::Write, 0, 0).unwrap();
@@ -196,17 +196,17 @@ fn who_waits_gets_the_lock_when_it_is_free(rig: &Rig) {
     waiter.says("mine");
 }
 
-fn locks_hold_across_two_of_our_mounts(rig: &Rig) {
+fn locks_hold_across_two_of_our_mounts(rig: &Fixture) {
     rig.format(&[]);
     hold_across(rig, Client::tested(), Client::tested());
 }
 
-fn locks_of_the_go_client_hold_here_and_ours_there(rig: &Rig) {
+fn locks_of_the_go_client_hold_here_and_ours_there(rig: &Fixture) {
     rig.format(&[]);
     hold_across(rig, Client::tested(), Client::Go);
 }
 
-fn hold_across(rig: &Rig, one: Client, two: Client) {
+fn hold_across(rig: &Fixture, one: Client, two: Client) {
     let (one, two) = (rig.mount_by(one, &[]), rig.mount_by(two, &[]));
     for (here, there) in [(&one, &two), (&two, &one)] {
         let (ours, theirs) = (open(here.at("f")), open(there.at("f")));

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::kit::{SOMEBODY, as_user, names, open, refused};
 use crate::on_both;
-use crate::support::rig::Rig;
+use crate::support::fixture::Fixture;
 
 on_both! {
     what_is_made_is_found_and_what_is_removed_is_not,
@@ -32,7 +32,7 @@ on_both! {
     dots_lead_where_they_should,
 }
 
-fn what_is_made_is_found_and_what_is_removed_is_not(rig: &Rig) {
+fn what_is_made_is_found_and_what_is_removed_is_not(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("d/f"), "text").unwrap();
@@ -48,7 +48,7 @@ fn what_is_made_is_found_and_what_is_removed_is_not(rig: &Rig) {
     assert_eq!(refused(fs::metadata(mount.at("d"))), Errno::NOENT);
 }
 
-fn names_are_bytes_of_up_to_255(rig: &Rig) {
+fn names_are_bytes_of_up_to_255(rig: &Fixture) {
     use std::os::unix::ffi::OsStrExt;
     let mount = rig.start();
     let long = "n".repeat(255);
@@ -63,7 +63,7 @@ fn names_are_bytes_of_up_to_255(rig: &Rig) {
     assert_eq!(fs::read(mount.at("\u{e9}")).unwrap(), b"y");
 }
 
-fn a_directory_counts_its_subdirectories(rig: &Rig) {
+fn a_directory_counts_its_subdirectories(rig: &Fixture) {
     let mount = rig.start();
     let links = |path: &str| fs::metadata(mount.at(path)).unwrap().nlink();
     fs::create_dir_all(mount.at("d/one")).unwrap();
@@ -77,7 +77,7 @@ fn a_directory_counts_its_subdirectories(rig: &Rig) {
     assert_eq!((links("d"), links("e")), (3, 2));
 }
 
-fn a_full_directory_cannot_be_removed(rig: &Rig) {
+fn a_full_directory_cannot_be_removed(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir_all(mount.at("d/sub")).unwrap();
     assert_eq!(refused(fs::remove_dir(mount.at("d"))), Errno::NOTEMPTY);
@@ -85,7 +85,7 @@ fn a_full_directory_cannot_be_removed(rig: &Rig) {
     fs::remove_dir(mount.at("d")).unwrap();
 }
 
-fn removing_takes_the_right_call(rig: &Rig) {
+fn removing_takes_the_right_call(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "").unwrap();
@@ -94,7 +94,7 @@ fn removing_takes_the_right_call(rig: &Rig) {
     assert_eq!(refused(rustix::fs::rmdir(mount.at("d/."))), Errno::INVAL);
 }
 
-fn symlinks_keep_their_target(rig: &Rig) {
+fn symlinks_keep_their_target(rig: &Fixture) {
     let mount = rig.start();
     let long = "t/".repeat(2047);
     for (name, target) in [("short", "f"), ("dangling", "no/such"), ("long", long.as_str())] {
@@ -109,7 +109,7 @@ fn symlinks_keep_their_target(rig: &Rig) {
     assert_eq!(refused(fs::read(mount.at("loop"))), Errno::LOOP);
 }
 
-fn a_link_is_the_same_file(rig: &Rig) {
+fn a_link_is_the_same_file(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "one").unwrap();
@@ -127,7 +127,7 @@ fn a_link_is_the_same_file(rig: &Rig) {
     assert!(fs::symlink_metadata(mount.at("t")).unwrap().is_symlink());
 }
 
-fn special_files_keep_kind_and_device(rig: &Rig) {
+fn special_files_keep_kind_and_device(rig: &Fixture) {
     let mount = rig.start();
     let mode = Mode::from_raw_mode(0o640);
     let device = rustix::fs::makedev(300, 70000);
@@ -154,7 +154,7 @@ fn special_files_keep_kind_and_device(rig: &Rig) {
     );
 }
 
-fn a_rename_replaces_files(rig: &Rig) {
+fn a_rename_replaces_files(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "new").unwrap();
@@ -167,7 +167,7 @@ fn a_rename_replaces_files(rig: &Rig) {
     assert_eq!(refused(fs::rename(mount.at("f"), mount.at("h"))), Errno::NOENT);
 }
 
-fn a_rename_replaces_only_empty_directories(rig: &Rig) {
+fn a_rename_replaces_only_empty_directories(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir_all(mount.at("from/sub")).unwrap();
     fs::create_dir_all(mount.at("full/sub")).unwrap();
@@ -182,7 +182,7 @@ fn a_rename_replaces_only_empty_directories(rig: &Rig) {
     assert_eq!(names(mount.path()), ["empty", "f", "full"]);
 }
 
-fn a_rename_of_a_file_to_itself_does_nothing(rig: &Rig) {
+fn a_rename_of_a_file_to_itself_does_nothing(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "text").unwrap();
     fs::hard_link(mount.at("f"), mount.at("g")).unwrap();
@@ -192,7 +192,7 @@ fn a_rename_of_a_file_to_itself_does_nothing(rig: &Rig) {
     assert_eq!(names(mount.path()), ["f", "g"]);
 }
 
-fn a_directory_cannot_move_below_itself(rig: &Rig) {
+fn a_directory_cannot_move_below_itself(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir_all(mount.at("d/e/f")).unwrap();
     let refused = refused(fs::rename(mount.at("d"), mount.at("d/e/f/d")));
@@ -200,7 +200,7 @@ fn a_directory_cannot_move_below_itself(rig: &Rig) {
     assert_eq!(names(mount.at("d/e")), ["f"]);
 }
 
-fn a_rename_may_insist_on_a_free_name(rig: &Rig) {
+fn a_rename_may_insist_on_a_free_name(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "f").unwrap();
     fs::write(mount.at("g"), "g").unwrap();
@@ -212,7 +212,7 @@ fn a_rename_may_insist_on_a_free_name(rig: &Rig) {
     assert_eq!(names(mount.path()), ["g", "h"]);
 }
 
-fn two_names_can_be_exchanged(rig: &Rig) {
+fn two_names_can_be_exchanged(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir_all(mount.at("d/sub")).unwrap();
     fs::create_dir(mount.at("e")).unwrap();
@@ -228,7 +228,7 @@ fn two_names_can_be_exchanged(rig: &Rig) {
     assert_eq!(refused(exchange("d/sub", "none")), Errno::NOENT);
 }
 
-fn leaving_a_whiteout_is_refused(rig: &Rig) {
+fn leaving_a_whiteout_is_refused(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "text").unwrap();
     let rename = renameat_with(CWD, mount.at("f"), CWD, mount.at("g"), RenameFlags::WHITEOUT);
@@ -236,7 +236,7 @@ fn leaving_a_whiteout_is_refused(rig: &Rig) {
     assert_eq!(names(mount.path()), ["f"]);
 }
 
-fn a_sticky_directory_protects_its_files(rig: &Rig) {
+fn a_sticky_directory_protects_its_files(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     rustix::fs::chmod(mount.at("d"), Mode::from_raw_mode(0o1777)).unwrap();
@@ -249,7 +249,7 @@ fn a_sticky_directory_protects_its_files(rig: &Rig) {
     as_user(SOMEBODY, || fs::remove_file(mount.at("d/theirs")).unwrap());
 }
 
-fn a_set_group_directory_hands_its_group_on(rig: &Rig) {
+fn a_set_group_directory_hands_its_group_on(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     std::os::unix::fs::chown(mount.at("d"), Some(0), Some(77)).unwrap();
@@ -265,18 +265,18 @@ fn a_set_group_directory_hands_its_group_on(rig: &Rig) {
     assert_eq!(dir.mode() & 0o2000, 0o2000);
 }
 
-fn modes_are_cut_by_the_umask_of_the_process(rig: &Rig) {
+fn modes_are_cut_by_the_umask_of_the_process(rig: &Fixture) {
     let mount = rig.start();
     // In a process of its own: the umask is that of all threads.
     let script = "umask 027; cd \"$1\"; mkdir d; : >f; mkfifo p";
     let mut command = std::process::Command::new("sh");
     command.args(["-c", script, "sh"]).arg(mount.path());
-    crate::support::command::run(command, crate::support::rig::PATIENCE).ok();
+    crate::support::command::run(command, crate::support::fixture::PATIENCE).ok();
     let mode = |name: &str| fs::metadata(mount.at(name)).unwrap().mode() & 0o7777;
     assert_eq!((mode("d"), mode("f"), mode("p")), (0o750, 0o640, 0o640));
 }
 
-fn dots_lead_where_they_should(rig: &Rig) {
+fn dots_lead_where_they_should(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir_all(mount.at("d/e")).unwrap();
     let ino = |path: &str| fs::metadata(mount.at(path)).unwrap().ino();

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::kit::{MIB, SOMEBODY, as_user, assert_same, bytes, names, open, refused};
 use crate::on_both;
-use crate::support::rig::{Client, Rig, eventually};
+use crate::support::fixture::{Client, Fixture, eventually};
 
 on_both! {
     appending_writes_at_the_end_whoever_moved_it,
@@ -31,7 +31,7 @@ on_both! {
     many_files_are_open_at_once,
 }
 
-fn appending_writes_at_the_end_whoever_moved_it(rig: &Rig) {
+fn appending_writes_at_the_end_whoever_moved_it(rig: &Fixture) {
     let mount = rig.start();
     let mut one = OpenOptions::new().append(true).create(true).open(mount.at("f")).unwrap();
     let mut two = OpenOptions::new().append(true).open(mount.at("f")).unwrap();
@@ -45,7 +45,7 @@ fn appending_writes_at_the_end_whoever_moved_it(rig: &Rig) {
     assert_eq!(fs::read(mount.at("f")).unwrap(), b"one end");
 }
 
-fn truncating_empties_the_file(rig: &Rig) {
+fn truncating_empties_the_file(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), bytes(1, 9 * MIB)).unwrap();
     drop(File::create(mount.at("f")).unwrap());
@@ -56,7 +56,7 @@ fn truncating_empties_the_file(rig: &Rig) {
     assert_same(&fs::read(mount.at("f")).unwrap(), &vec![0; usize::try_from(9 * MIB).unwrap()]);
 }
 
-fn exclusive_creation_has_one_winner(rig: &Rig) {
+fn exclusive_creation_has_one_winner(rig: &Fixture) {
     let mount = rig.start();
     let tries = std::thread::scope(|scope| {
         let tries: Vec<_> =
@@ -66,7 +66,7 @@ fn exclusive_creation_has_one_winner(rig: &Rig) {
     assert_eq!(tries, 1);
 }
 
-fn the_last_symlink_may_be_refused(rig: &Rig) {
+fn the_last_symlink_may_be_refused(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "text").unwrap();
     symlink("f", mount.at("s")).unwrap();
@@ -75,7 +75,7 @@ fn the_last_symlink_may_be_refused(rig: &Rig) {
     assert_eq!(refused(open(OFlags::RDONLY | OFlags::NOFOLLOW)), Errno::LOOP);
 }
 
-fn a_file_is_no_directory(rig: &Rig) {
+fn a_file_is_no_directory(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "").unwrap();
@@ -85,7 +85,7 @@ fn a_file_is_no_directory(rig: &Rig) {
     assert_eq!(refused(fs::read(mount.at("d"))), Errno::ISDIR);
 }
 
-fn a_nameless_file_has_no_name_until_it_gets_one(rig: &Rig) {
+fn a_nameless_file_has_no_name_until_it_gets_one(rig: &Fixture) {
     let mount = rig.start();
     let flags = OFlags::TMPFILE | OFlags::RDWR;
     let file = rustix::fs::open(mount.path(), flags, Mode::from_raw_mode(0o640)).unwrap();
@@ -101,7 +101,7 @@ fn a_nameless_file_has_no_name_until_it_gets_one(rig: &Rig) {
     assert_eq!(names(mount.path()), [""; 0]);
 }
 
-fn a_nameless_file_that_gets_a_name_stays(rig: &Rig) {
+fn a_nameless_file_that_gets_a_name_stays(rig: &Fixture) {
     rig.format(&["--trash-days", "0"]);
     let mount = rig.mount(&[]);
     fs::create_dir(mount.at("d")).unwrap();
@@ -133,7 +133,7 @@ fn a_nameless_file_that_gets_a_name_stays(rig: &Rig) {
     rig.check();
 }
 
-fn an_open_directory_that_is_removed_is_still_there(rig: &Rig) {
+fn an_open_directory_that_is_removed_is_still_there(rig: &Fixture) {
     rig.format(&["--trash-days", "0"]);
     let mount = rig.mount(&["--attr-cache", "0"]);
     fs::create_dir(mount.at("d")).unwrap();
@@ -145,7 +145,7 @@ fn an_open_directory_that_is_removed_is_still_there(rig: &Rig) {
     assert_eq!(refused(fs::metadata(mount.at("d"))), Errno::NOENT);
 }
 
-fn direct_reads_and_writes_are_exact(rig: &Rig) {
+fn direct_reads_and_writes_are_exact(rig: &Fixture) {
     let mount = rig.start();
     let content = bytes(2, 5 * MIB + 512);
     let direct = |write: bool| {
@@ -175,7 +175,7 @@ fn direct_reads_and_writes_are_exact(rig: &Rig) {
     assert_eq!(seen, [7; 4096]);
 }
 
-fn a_read_only_handle_cannot_write(rig: &Rig) {
+fn a_read_only_handle_cannot_write(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "text").unwrap();
     let file = File::open(mount.at("f")).unwrap();
@@ -185,7 +185,7 @@ fn a_read_only_handle_cannot_write(rig: &Rig) {
     assert_eq!(refused(file.read_at(&mut [0], 0)), Errno::BADF);
 }
 
-fn a_new_file_can_be_written_whatever_its_mode(rig: &Rig) {
+fn a_new_file_can_be_written_whatever_its_mode(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::set_permissions(mount.at("d"), Permissions::from_mode(0o777)).unwrap();
@@ -200,7 +200,7 @@ fn a_new_file_can_be_written_whatever_its_mode(rig: &Rig) {
     assert_eq!(fs::read(mount.at("d/f")).unwrap(), b"text");
 }
 
-fn a_removed_file_lives_while_it_is_open(rig: &Rig) {
+fn a_removed_file_lives_while_it_is_open(rig: &Fixture) {
     let mount = rig.start();
     let content = bytes(3, 6 * MIB);
     let file = open(mount.at("f"));
@@ -230,7 +230,7 @@ fn a_removed_file_lives_while_it_is_open(rig: &Rig) {
     assert_eq!(rig.go.dump()["Sustained"].as_array().map_or(0, Vec::len), 0);
 }
 
-fn a_replaced_file_lives_while_it_is_open(rig: &Rig) {
+fn a_replaced_file_lives_while_it_is_open(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("old"), "old").unwrap();
     fs::write(mount.at("new"), "new").unwrap();
@@ -243,7 +243,7 @@ fn a_replaced_file_lives_while_it_is_open(rig: &Rig) {
     assert_eq!(fs::read(mount.at("old")).unwrap(), b"new");
 }
 
-fn nothing_can_be_made_in_a_removed_directory(rig: &Rig) {
+fn nothing_can_be_made_in_a_removed_directory(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     let dir = File::open(mount.at("d")).unwrap();
@@ -252,7 +252,7 @@ fn nothing_can_be_made_in_a_removed_directory(rig: &Rig) {
     assert_eq!(refused(inside), Errno::NOENT);
 }
 
-fn a_removed_file_has_no_way_back(rig: &Rig) {
+fn a_removed_file_has_no_way_back(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     fs::remove_file(mount.at("f")).unwrap();
@@ -261,7 +261,7 @@ fn a_removed_file_has_no_way_back(rig: &Rig) {
     assert_eq!(refused(link), Errno::NOENT);
 }
 
-fn many_files_are_open_at_once(rig: &Rig) {
+fn many_files_are_open_at_once(rig: &Fixture) {
     let mount = rig.start();
     let files: Vec<File> = (0..500).map(|n| open(mount.at(format!("f{n}")))).collect();
     for (n, file) in files.iter().enumerate() {

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::kit::{SOMEBODY, as_user, names, open, refused};
 use crate::on_both;
-use crate::support::rig::{Mounted, Rig, eventually};
+use crate::support::fixture::{Fixture, Mounted, eventually};
 
 on_both! {
     a_read_only_mount_refuses_every_change,
@@ -29,7 +29,7 @@ on_both! {
     attributes_need_not_be_kept,
 }
 
-fn a_read_only_mount_refuses_every_change(rig: &Rig) {
+fn a_read_only_mount_refuses_every_change(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "text").unwrap();
@@ -48,7 +48,7 @@ fn a_read_only_mount_refuses_every_change(rig: &Rig) {
     }
 }
 
-fn a_sub_directory_can_be_the_root(rig: &Rig) {
+fn a_sub_directory_can_be_the_root(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir_all(mount.at("a/b/c")).unwrap();
     fs::write(mount.at("a/b/f"), "text").unwrap();
@@ -64,7 +64,7 @@ fn a_sub_directory_can_be_the_root(rig: &Rig) {
     assert_eq!(fs::metadata(sub.at("c/..")).unwrap().ino(), 1);
 }
 
-fn root_can_be_squashed(rig: &Rig) {
+fn root_can_be_squashed(rig: &Fixture) {
     let mount = rig.start();
     fs::set_permissions(mount.path(), Permissions::from_mode(0o777)).unwrap();
     fs::write(mount.at("secret"), "").unwrap();
@@ -84,7 +84,7 @@ fn root_can_be_squashed(rig: &Rig) {
     assert!([Errno::PERM, Errno::ACCESS].contains(&given), "{given}");
 }
 
-fn everybody_can_be_squashed(rig: &Rig) {
+fn everybody_can_be_squashed(rig: &Fixture) {
     let mount = rig.start();
     fs::set_permissions(mount.path(), Permissions::from_mode(0o777)).unwrap();
     drop(mount);
@@ -99,7 +99,7 @@ fn everybody_can_be_squashed(rig: &Rig) {
     }
 }
 
-fn a_umask_replaces_that_of_the_caller(rig: &Rig) {
+fn a_umask_replaces_that_of_the_caller(rig: &Fixture) {
     rig.format(&[]);
     let mount = rig.mount(&["--umask", "077"]);
     fs::create_dir(mount.at("d")).unwrap();
@@ -108,7 +108,7 @@ fn a_umask_replaces_that_of_the_caller(rig: &Rig) {
     assert_eq!((mode("d"), mode("f")), (0o700, 0o600));
 }
 
-fn removed_files_lie_in_the_trash(rig: &Rig) {
+fn removed_files_lie_in_the_trash(rig: &Fixture) {
     rig.format(&["--trash-days", "1"]);
     let mount = rig.mount(&[]);
     fs::create_dir(mount.at("d")).unwrap();
@@ -131,7 +131,7 @@ fn removed_files_lie_in_the_trash(rig: &Rig) {
     assert_eq!(refused(fs::rename(mount.at("d"), hour.join("d"))), Errno::PERM);
 }
 
-fn only_root_empties_the_trash(rig: &Rig) {
+fn only_root_empties_the_trash(rig: &Fixture) {
     rig.format(&["--trash-days", "1"]);
     let mount = rig.mount(&[]);
     fs::set_permissions(mount.path(), Permissions::from_mode(0o777)).unwrap();
@@ -149,7 +149,7 @@ fn only_root_empties_the_trash(rig: &Rig) {
     assert_eq!(fs::read(lies).unwrap(), b"text");
 }
 
-fn virtual_files_are_listed_unless_hidden(rig: &Rig) {
+fn virtual_files_are_listed_unless_hidden(rig: &Fixture) {
     rig.format(&["--trash-days", "1"]);
     let all = |mount: &Mounted| {
         let entries = fs::read_dir(mount.path()).unwrap();
@@ -168,7 +168,7 @@ fn virtual_files_are_listed_unless_hidden(rig: &Rig) {
     assert!(fs::read_to_string(mount.at(".stats")).unwrap().contains("juicefs_uptime"));
 }
 
-fn virtual_files_cannot_be_changed(rig: &Rig) {
+fn virtual_files_cannot_be_changed(rig: &Fixture) {
     let mount = rig.start();
     for name in [".stats", ".config", ".accesslog", ".control"] {
         let removed = refused(fs::remove_file(mount.at(name)));
@@ -182,12 +182,12 @@ fn virtual_files_cannot_be_changed(rig: &Rig) {
     assert_eq!(names(mount.path()), ["f"]);
 }
 
-fn access_times_stay_by_default(rig: &Rig) {
+fn access_times_stay_by_default(rig: &Fixture) {
     let mount = rig.start();
     assert_eq!(atime_after_a_read(&mount), 1000);
 }
 
-fn access_times_follow_reads_if_asked(rig: &Rig) {
+fn access_times_follow_reads_if_asked(rig: &Fixture) {
     rig.format(&[]);
     for mode in ["relatime", "strictatime"] {
         let mount = rig.mount(&["--atime-mode", mode]);
@@ -208,7 +208,7 @@ fn atime_after_a_read(mount: &Mounted) -> i64 {
     fs::metadata(mount.at("f")).unwrap().atime()
 }
 
-fn the_kernel_sees_the_usual_mount(rig: &Rig) {
+fn the_kernel_sees_the_usual_mount(rig: &Fixture) {
     let mount = rig.start();
     let table = fs::read_to_string("/proc/self/mounts").unwrap();
     let point = mount.path().to_str().unwrap();
@@ -222,7 +222,7 @@ fn the_kernel_sees_the_usual_mount(rig: &Rig) {
     }
 }
 
-fn a_signal_ends_the_mount_and_keeps_everything(rig: &Rig) {
+fn a_signal_ends_the_mount_and_keeps_everything(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     file.write_all_at(b"not yet stored", 0).unwrap();
@@ -235,7 +235,7 @@ fn a_signal_ends_the_mount_and_keeps_everything(rig: &Rig) {
     assert_eq!(rig.go.status()["Sessions"].as_array().map_or(0, Vec::len), 0);
 }
 
-fn writes_in_the_kernels_cache_are_kept(rig: &Rig) {
+fn writes_in_the_kernels_cache_are_kept(rig: &Fixture) {
     rig.format(&[]);
     let mount = rig.mount(&["-o", "writeback_cache"]);
     let file = open(mount.at("f"));
@@ -255,7 +255,7 @@ fn writes_in_the_kernels_cache_are_kept(rig: &Rig) {
     assert_eq!((found.size(), found.mtime(), found.mtime_nsec()), (8000, 5000, 6));
 }
 
-fn a_listing_may_be_kept_by_the_kernel(rig: &Rig) {
+fn a_listing_may_be_kept_by_the_kernel(rig: &Fixture) {
     rig.format(&[]);
     let mount = rig.mount(&["--readdir-cache"]);
     fs::create_dir(mount.at("d")).unwrap();
@@ -270,7 +270,7 @@ fn a_listing_may_be_kept_by_the_kernel(rig: &Rig) {
     assert!(found.contains(&"g".to_owned()) && !found.contains(&"f04".to_owned()));
 }
 
-fn attributes_need_not_be_kept(rig: &Rig) {
+fn attributes_need_not_be_kept(rig: &Fixture) {
     rig.format(&[]);
     let none = ["--attr-cache", "0", "--entry-cache", "0", "--dir-entry-cache", "0"];
     let (one, two) = (rig.mount(&none), rig.mount(&none));

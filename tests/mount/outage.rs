@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::kit::{KIB, assert_same, bytes, names, open, refused};
+use crate::support::fixture::{Fixture, eventually};
 use crate::support::redis::RedisServer;
-use crate::support::rig::{Rig, eventually};
 use crate::support::timeout::within;
 
 const LIMIT: Duration = Duration::from_mins(4);
@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_mins(4);
 fn operations_wait_for_a_server_that_comes_back() {
     within(LIMIT, || {
         let mut redis = RedisServer::start();
-        let rig = Rig::at(&redis.url(0));
+        let rig = Fixture::at(&redis.url(0));
         rig.format(&[]);
         let mount = rig.mount(&["--io-retries", "30"]);
         // It says that the server is away.
@@ -86,7 +86,7 @@ fn work(point: &Path, worker: u64, n: u64) -> io::Result<()> {
 fn operations_fail_when_the_server_stays_away_and_work_when_it_is_back() {
     within(LIMIT, || {
         let mut redis = RedisServer::start();
-        let rig = Rig::at(&redis.url(0));
+        let rig = Fixture::at(&redis.url(0));
         rig.format(&[]);
         let mount = rig.mount(&["--io-retries", "1"]);
         mount.expect("");

@@ -12,7 +12,7 @@ use nix::libc::{F_RDLCK, F_UNLCK, F_WRLCK, SEEK_SET, flock};
 use nix::sys::signal::Signal;
 
 use crate::support::command::wait;
-use crate::support::rig::{PATIENCE, signal};
+use crate::support::fixture::{PATIENCE, signal};
 
 /// The name under which the test program plays another process, and the variable with its part.
 const PART: &str = "process::another_process";

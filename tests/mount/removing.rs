@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use super::kit::names;
 use super::support::command::{poll, run, wait};
-use super::support::rig::{PATIENCE, Rig, eventually, ours, signal};
+use super::support::fixture::{Fixture, PATIENCE, eventually, ours, signal};
 use crate::on_both;
 
 /// Directories of the tree: with one at a time, they take a while.
@@ -41,7 +41,7 @@ fn begun(top: &Path) {
     eventually("the removal begins", || fs::read_dir(top).unwrap().count() < DIRS);
 }
 
-fn removed_for_good(rig: &Rig, top: &Path) {
+fn removed_for_good(rig: &Fixture, top: &Path) {
     let mut command = ours();
     command.arg("rmr").arg(top);
     run(command, PATIENCE).ok();
@@ -52,11 +52,11 @@ fn removed_for_good(rig: &Rig, top: &Path) {
     assert!(!rig.go.status()["Sessions"].as_array().unwrap().is_empty());
 }
 
-fn sessions(rig: &Rig) -> usize {
+fn sessions(rig: &Fixture) -> usize {
     rig.go.status()["Sessions"].as_array().map_or(0, Vec::len)
 }
 
-fn a_mount_that_is_told_to_end_leaves_a_removal_in_good_order(rig: &Rig) {
+fn a_mount_that_is_told_to_end_leaves_a_removal_in_good_order(rig: &Fixture) {
     let mount = rig.start();
     let top = mount.at("top");
     make_tree(&top);
@@ -77,7 +77,7 @@ fn a_mount_that_is_told_to_end_leaves_a_removal_in_good_order(rig: &Rig) {
     rig.go.fsck();
 }
 
-fn an_interrupted_removal_goes_no_further_and_can_be_taken_up_again(rig: &Rig) {
+fn an_interrupted_removal_goes_no_further_and_can_be_taken_up_again(rig: &Fixture) {
     let mount = rig.start();
     let top = mount.at("top");
     make_tree(&top);

@@ -16,7 +16,7 @@ use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
 use rustix::io::Errno;
 
 use crate::kit::{KIB, assert_same, bytes, is_virtual, open};
-use crate::support::rig::{Client, Mounted, Rig};
+use crate::support::fixture::{Client, Fixture, Mounted};
 use crate::support::timeout::within;
 
 const LIMIT: Duration = Duration::from_mins(8);
@@ -25,25 +25,25 @@ const WORK: Duration = Duration::from_mins(2);
 
 #[test]
 fn both_clients_agree_after_random_work_on_redis() {
-    within(LIMIT, || work_together(&Rig::redis()));
+    within(LIMIT, || work_together(&Fixture::redis()));
 }
 
 #[test]
 fn both_clients_agree_after_random_work_on_sqlite() {
-    within(LIMIT, || work_together(&Rig::sqlite()));
+    within(LIMIT, || work_together(&Fixture::sqlite()));
 }
 
 #[test]
 fn both_clients_agree_after_random_work_on_tikv() {
-    within(LIMIT, || work_together(&Rig::tikv()));
+    within(LIMIT, || work_together(&Fixture::tikv()));
 }
 
 #[test]
 fn both_clients_agree_after_random_work_on_tikv_in_several_regions() {
-    within(LIMIT, || work_together(&Rig::split_tikv()));
+    within(LIMIT, || work_together(&Fixture::split_tikv()));
 }
 
-fn work_together(rig: &Rig) {
+fn work_together(rig: &Fixture) {
     rig.format(&["--trash-days", "0"]);
     let (ours, go) = (rig.mount(&[]), rig.mount_by(Client::Go, &[]));
     let end = Instant::now() + WORK;

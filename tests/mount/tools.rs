@@ -13,9 +13,9 @@ use serde_json::Value;
 use crate::kit::{KIB, MIB, bytes, names, open};
 use crate::on_both;
 use crate::support::command::{Finished, kill_group, poll, run};
+use crate::support::fixture::{Client, Fixture, Mounted, PATIENCE, ours};
 use crate::support::juicefs::{self, juicefs};
 use crate::support::mount::is_mounted;
-use crate::support::rig::{Client, Mounted, PATIENCE, Rig, ours};
 
 on_both! {
     info_tells_what_it_tells_of_a_mount_of_the_go_client,
@@ -70,11 +70,11 @@ fn sorted(told: &str) -> Vec<&str> {
 }
 
 /// Usage of directories is stored some seconds later.
-fn settle(rig: &Rig) {
+fn settle(rig: &Fixture) {
     drop(rig.mount_by(Client::Go, &[]));
 }
 
-fn info_tells_what_it_tells_of_a_mount_of_the_go_client(rig: &Rig) {
+fn info_tells_what_it_tells_of_a_mount_of_the_go_client(rig: &Fixture) {
     let mount = rig.start();
     make_tree(&mount);
     drop(mount);
@@ -92,7 +92,7 @@ fn info_tells_what_it_tells_of_a_mount_of_the_go_client(rig: &Rig) {
     assert!(told.contains("volume/chunks/0/0/"), "{told}");
 }
 
-fn info_knows_inodes_and_locks(rig: &Rig) {
+fn info_knows_inodes_and_locks(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "text").unwrap();
     let file = open(mount.at("f"));
@@ -107,7 +107,7 @@ fn info_knows_inodes_and_locks(rig: &Rig) {
     assert!(missing.stderr.contains("no such file"), "{missing}");
 }
 
-fn rmr_removes_a_tree_and_the_kernel_knows_at_once(rig: &Rig) {
+fn rmr_removes_a_tree_and_the_kernel_knows_at_once(rig: &Fixture) {
     rig.format(&["--trash-days", "1"]);
     // The kernel would keep names for a minute.
     let kept = ["--entry-cache", "60", "--dir-entry-cache", "60", "--attr-cache", "60"];
@@ -135,7 +135,7 @@ fn rmr_removes_a_tree_and_the_kernel_knows_at_once(rig: &Rig) {
     juicefs(&["rmr", b.to_str().unwrap()]).refused();
 }
 
-fn rmr_of_another_user_is_checked(rig: &Rig) {
+fn rmr_of_another_user_is_checked(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir_all(mount.at("d/e")).unwrap();
     // In its own words, since the tool has to be run by that user.
@@ -178,7 +178,7 @@ fn checked(path: &Path) -> String {
     line.split(" [").next().unwrap().to_owned()
 }
 
-fn warmup_fills_checks_and_empties_the_cache(rig: &Rig) {
+fn warmup_fills_checks_and_empties_the_cache(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("d/f"), bytes(1, 5 * MIB)).unwrap();
@@ -197,7 +197,7 @@ fn warmup_fills_checks_and_empties_the_cache(rig: &Rig) {
     assert!(poll(PATIENCE, || checked(&dir) == all), "{}", checked(&dir));
 }
 
-fn clone_makes_a_copy_and_the_kernel_knows_at_once(rig: &Rig) {
+fn clone_makes_a_copy_and_the_kernel_knows_at_once(rig: &Fixture) {
     rig.format(&[]);
     // The kernel would remember for a minute that there is no such name.
     let mount = rig.mount(&["--negative-entry-cache", "60", "--attr-cache", "60"]);
@@ -219,7 +219,7 @@ fn clone_makes_a_copy_and_the_kernel_knows_at_once(rig: &Rig) {
     rig.check();
 }
 
-fn summary_tells_what_it_tells_of_a_mount_of_the_go_client(rig: &Rig) {
+fn summary_tells_what_it_tells_of_a_mount_of_the_go_client(rig: &Fixture) {
     let mount = rig.start();
     make_tree(&mount);
     drop(mount);
@@ -240,7 +240,7 @@ fn summary_tells_what_it_tells_of_a_mount_of_the_go_client(rig: &Rig) {
     assert!(tells(&here, &["summary", "--csv"], "top").contains("below/"));
 }
 
-fn compact_joins_slices(rig: &Rig) {
+fn compact_joins_slices(rig: &Fixture) {
     let mount = rig.start();
     let path = mount.at("d/f");
     fs::create_dir(mount.at("d")).unwrap();
@@ -270,7 +270,7 @@ fn ours_tells(arguments: &[&str], path: &Path) -> String {
     run(command, PATIENCE).ok().stdout
 }
 
-fn stats_are_read(rig: &Rig) {
+fn stats_are_read(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), bytes(1, 3 * MIB)).unwrap();
     let point = mount.path().to_str().unwrap();
@@ -326,7 +326,7 @@ impl Drop for Listening {
     }
 }
 
-fn profile_reads_the_access_log(rig: &Rig) {
+fn profile_reads_the_access_log(rig: &Fixture) {
     let mount = rig.start();
     let log = rig.folder().join("access.log");
     let listening = Listening::start(&mount, &log);
@@ -370,7 +370,7 @@ fn live_profile(mount: &Mounted) -> String {
     reading.join().unwrap()
 }
 
-fn debug_collects_what_it_can(rig: &Rig) {
+fn debug_collects_what_it_can(rig: &Fixture) {
     let mount = rig.start();
     let into = rig.folder().join("collected");
     let mut command = juicefs::command(&["debug", "--stats-sec", "1", "--trace-sec", "1"]);
@@ -389,7 +389,7 @@ fn debug_collects_what_it_can(rig: &Rig) {
     assert!(stats.contains("juicefs_uptime "), "{stats}");
 }
 
-fn umount_ends_the_mount(rig: &Rig) {
+fn umount_ends_the_mount(rig: &Fixture) {
     for options in [&[][..], &["--flush"], &["--force"]] {
         if !rig.bucket().exists() {
             rig.format(&[]);
@@ -406,7 +406,7 @@ fn umount_ends_the_mount(rig: &Rig) {
     assert_eq!(fs::read(mount.at("f")).unwrap(), b"text");
 }
 
-fn tools_find_the_mount_from_within_a_directory(rig: &Rig) {
+fn tools_find_the_mount_from_within_a_directory(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir_all(mount.at("a/b")).unwrap();
     fs::write(mount.at("a/b/f"), "text").unwrap();
@@ -418,7 +418,7 @@ fn tools_find_the_mount_from_within_a_directory(rig: &Rig) {
     assert!(!names(mount.at("a/b")).contains(&".control".to_owned()));
 }
 
-fn names_with_a_prefix_are_found(rig: &Rig) {
+fn names_with_a_prefix_are_found(rig: &Fixture) {
     rig.format(&[]);
     let mount = rig.mount(&["--prefix-internal"]);
     fs::write(mount.at("f"), "text").unwrap();
@@ -430,7 +430,7 @@ fn names_with_a_prefix_are_found(rig: &Rig) {
     assert!(!mount.at("f").exists());
 }
 
-fn our_tools_read_both_mounts(rig: &Rig) {
+fn our_tools_read_both_mounts(rig: &Fixture) {
     let mount = rig.start();
     make_tree(&mount);
     drop(mount);
@@ -458,10 +458,10 @@ fn our_tools_read_both_mounts(rig: &Rig) {
     let mut outside = ours();
     outside.args(["info"]).arg(rig.folder());
     let refused = run(outside, PATIENCE).refused();
-    assert!(refused.stderr.contains("is not in a mount of JuiceFS"), "{refused}");
+    assert!(refused.stderr.contains("is not in a JuiceFS mount"), "{refused}");
 }
 
-fn our_rmr_removes_on_both_mounts(rig: &Rig) {
+fn our_rmr_removes_on_both_mounts(rig: &Fixture) {
     rig.format(&[]);
     for client in [Client::Ours, Client::Go] {
         let mount = rig.mount_by(client, &[]);

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use crate::kit::{MIB, assert_same, bytes, names, open};
 use crate::on_both;
-use crate::support::rig::{Client, Mounted, Rig, eventually};
+use crate::support::fixture::{Client, Fixture, Mounted, eventually};
 
 on_both! {
     what_one_of_ours_closes_the_other_opens,
@@ -16,13 +16,13 @@ on_both! {
     regression_two_of_ours_append_in_turns,
 }
 
-fn what_one_of_ours_closes_the_other_opens(rig: &Rig) {
+fn what_one_of_ours_closes_the_other_opens(rig: &Fixture) {
     rig.format(&[]);
     close_to_open(&rig.mount(&[]), &rig.mount(&[]));
     rig.check();
 }
 
-fn what_either_client_closes_the_other_opens(rig: &Rig) {
+fn what_either_client_closes_the_other_opens(rig: &Fixture) {
     rig.format(&[]);
     close_to_open(&rig.mount(&[]), &rig.mount_by(Client::Go, &[]));
     rig.check_blocks();
@@ -59,12 +59,12 @@ fn close_to_open(one: &Mounted, two: &Mounted) {
     }
 }
 
-fn names_of_one_of_ours_come_to_the_other(rig: &Rig) {
+fn names_of_one_of_ours_come_to_the_other(rig: &Fixture) {
     rig.format(&[]);
     names_come(&rig.mount(&[]), &rig.mount(&[]));
 }
 
-fn names_of_either_client_come_to_the_other(rig: &Rig) {
+fn names_of_either_client_come_to_the_other(rig: &Fixture) {
     rig.format(&[]);
     let (ours, go) = (rig.mount(&[]), rig.mount_by(Client::Go, &[]));
     names_come(&ours, &go);
@@ -90,7 +90,7 @@ fn names_come(one: &Mounted, two: &Mounted) {
     assert_eq!(fs::read(one.at("d/g")).unwrap(), b"17");
 }
 
-fn a_file_that_is_open_elsewhere_is_read_as_far_as_it_was_synced(rig: &Rig) {
+fn a_file_that_is_open_elsewhere_is_read_as_far_as_it_was_synced(rig: &Fixture) {
     rig.format(&[]);
     let (one, two) = (rig.mount(&[]), rig.mount(&[]));
     let writer = open(one.at("f"));
@@ -104,7 +104,7 @@ fn a_file_that_is_open_elsewhere_is_read_as_far_as_it_was_synced(rig: &Rig) {
     }
 }
 
-fn regression_two_of_ours_append_in_turns(rig: &Rig) {
+fn regression_two_of_ours_append_in_turns(rig: &Fixture) {
     use std::io::Write;
     rig.format(&[]);
     let (one, two) = (rig.mount(&[]), rig.mount(&[]));

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::kit::{SOMEBODY, as_user, refused};
 use crate::on_both;
 use crate::support::command::run;
-use crate::support::rig::{Client, Mounted, PATIENCE, Rig};
+use crate::support::fixture::{Client, Fixture, Mounted, PATIENCE};
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -33,7 +33,7 @@ on_both! {
     a_volume_without_acls_has_none,
 }
 
-fn attributes_are_set_listed_and_removed(rig: &Rig) {
+fn attributes_are_set_listed_and_removed(rig: &Fixture) {
     let mount = with_xattrs(rig);
     fs::write(mount.at("f"), "").unwrap();
     let path = mount.at("f");
@@ -52,7 +52,7 @@ fn attributes_are_set_listed_and_removed(rig: &Rig) {
     assert_eq!(list(&path), ["trusted.t", "user.big", "user.two"]);
 }
 
-fn setting_may_insist_on_old_or_new(rig: &Rig) {
+fn setting_may_insist_on_old_or_new(rig: &Fixture) {
     let mount = with_xattrs(rig);
     fs::write(mount.at("f"), "").unwrap();
     let set = |value: &[u8], flags| setxattr(mount.at("f"), "user.a", value, flags);
@@ -64,7 +64,7 @@ fn setting_may_insist_on_old_or_new(rig: &Rig) {
     assert_eq!(get(&mount.at("f"), "user.a").unwrap(), b"2");
 }
 
-fn buffers_that_are_too_small_are_told(rig: &Rig) {
+fn buffers_that_are_too_small_are_told(rig: &Fixture) {
     let mount = with_xattrs(rig);
     let path = mount.at("f");
     fs::write(&path, "").unwrap();
@@ -78,7 +78,7 @@ fn buffers_that_are_too_small_are_told(rig: &Rig) {
     assert!(said.contains("user.a=\"0123456789\""), "{said}");
 }
 
-fn attributes_of_a_symlink_are_its_own(rig: &Rig) {
+fn attributes_of_a_symlink_are_its_own(rig: &Fixture) {
     let mount = with_xattrs(rig);
     fs::write(mount.at("f"), "").unwrap();
     symlink("f", mount.at("s")).unwrap();
@@ -89,7 +89,7 @@ fn attributes_of_a_symlink_are_its_own(rig: &Rig) {
     assert_eq!(refused(get(&link, "trusted.a")), Errno::NODATA);
 }
 
-fn names_are_in_a_namespace(rig: &Rig) {
+fn names_are_in_a_namespace(rig: &Fixture) {
     let mount = with_xattrs(rig);
     let path = mount.at("f");
     fs::write(&path, "").unwrap();
@@ -112,7 +112,7 @@ fn names_are_in_a_namespace(rig: &Rig) {
     assert_eq!(list(&mount.at("f")), [""; 0]);
 }
 
-fn trusted_names_are_for_root(rig: &Rig) {
+fn trusted_names_are_for_root(rig: &Fixture) {
     let mount = with_xattrs(rig);
     let path = mount.at("f");
     fs::write(&path, "").unwrap();
@@ -122,7 +122,7 @@ fn trusted_names_are_for_root(rig: &Rig) {
     assert_eq!(as_user(SOMEBODY, || list(&path)), ["user.u"]);
 }
 
-fn a_change_of_attributes_shows_in_the_times(rig: &Rig) {
+fn a_change_of_attributes_shows_in_the_times(rig: &Fixture) {
     let mount = with_xattrs(rig);
     let path = mount.at("f");
     fs::write(&path, "").unwrap();
@@ -138,7 +138,7 @@ fn a_change_of_attributes_shows_in_the_times(rig: &Rig) {
     assert!(times().0 > set.0);
 }
 
-fn an_immutable_file_keeps_its_attributes(rig: &Rig) {
+fn an_immutable_file_keeps_its_attributes(rig: &Fixture) {
     rig.format(&[]);
     let mount = rig.mount(&["--enable-xattr", "--enable-ioctl"]);
     let path = mount.at("f");
@@ -158,7 +158,7 @@ fn an_immutable_file_keeps_its_attributes(rig: &Rig) {
     assert_eq!(get(&path, "user.a").unwrap(), b"x");
 }
 
-fn without_the_option_there_are_none(rig: &Rig) {
+fn without_the_option_there_are_none(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     let set = setxattr(mount.at("f"), "user.a", b"1", XattrFlags::empty());
@@ -166,7 +166,7 @@ fn without_the_option_there_are_none(rig: &Rig) {
     assert_eq!(refused(get(&mount.at("f"), "user.a")), Errno::OPNOTSUPP);
 }
 
-fn an_acl_grants_and_denies(rig: &Rig) {
+fn an_acl_grants_and_denies(rig: &Fixture) {
     let mount = with_acls(rig);
     let path = mount.at("f");
     fs::write(&path, "text").unwrap();
@@ -194,7 +194,7 @@ fn an_acl_grants_and_denies(rig: &Rig) {
     assert_eq!(refused(get(&path, ACCESS)), Errno::NODATA);
 }
 
-fn an_acl_and_the_mode_agree(rig: &Rig) {
+fn an_acl_and_the_mode_agree(rig: &Fixture) {
     let mount = with_acls(rig);
     let path = mount.at("f");
     fs::write(&path, "").unwrap();
@@ -215,7 +215,7 @@ fn an_acl_and_the_mode_agree(rig: &Rig) {
     assert_eq!(get(&path, ACCESS).unwrap(), rule);
 }
 
-fn a_default_acl_is_inherited(rig: &Rig) {
+fn a_default_acl_is_inherited(rig: &Fixture) {
     let mount = with_acls(rig);
     fs::create_dir(mount.at("d")).unwrap();
     let rule = [(1, 7, None), (2, 7, Some(SOMEBODY)), (4, 5, None), (16, 7, None), (32, 0, None)];
@@ -233,7 +233,7 @@ fn a_default_acl_is_inherited(rig: &Rig) {
     assert_eq!(refused(set), Errno::ACCESS);
 }
 
-fn acls_are_what_the_tools_say(rig: &Rig) {
+fn acls_are_what_the_tools_say(rig: &Fixture) {
     let mount = with_acls(rig);
     fs::create_dir(mount.at("d")).unwrap();
     let tool = |program: &str, arguments: &[&str]| {
@@ -260,7 +260,7 @@ fn acls_are_what_the_tools_say(rig: &Rig) {
     assert_eq!(said.trim(), "");
 }
 
-fn a_volume_without_acls_has_none(rig: &Rig) {
+fn a_volume_without_acls_has_none(rig: &Fixture) {
     let mount = with_xattrs(rig);
     fs::write(mount.at("f"), "").unwrap();
     let rule = acl(&[(1, 7, None), (4, 5, None), (32, 1, None)]);
@@ -268,12 +268,12 @@ fn a_volume_without_acls_has_none(rig: &Rig) {
     assert_eq!(refused(set), Errno::OPNOTSUPP);
 }
 
-fn with_xattrs(rig: &Rig) -> Mounted {
+fn with_xattrs(rig: &Fixture) -> Mounted {
     rig.format(&[]);
     rig.mount(&["--enable-xattr"])
 }
 
-fn with_acls(rig: &Rig) -> Mounted {
+fn with_acls(rig: &Fixture) -> Mounted {
     rig.format(&["--enable-acl"]);
     rig.mount(&["--enable-xattr"])
 }

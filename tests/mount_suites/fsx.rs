@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::suite::{LIMIT, built, within_limit};
 use crate::support::command::run;
-use crate::support::rig::{Mounted, Rig, long};
+use crate::support::fixture::{Fixture, Mounted, long};
 
 /// All that it can do.
 const EVERYTHING: &str = "
@@ -60,67 +60,67 @@ fn fewer() -> u32 {
 
 #[test]
 fn several_seeds_on_redis() {
-    within_limit(|| with(&Rig::redis(), &[], &[], &[(1, OPERATIONS), (2, fewer())]));
+    within_limit(|| with(&Fixture::redis(), &[], &[], &[(1, OPERATIONS), (2, fewer())]));
 }
 
 #[test]
 fn several_seeds_on_sqlite() {
-    within_limit(|| with(&Rig::sqlite(), &[], &[], &[(11, OPERATIONS), (12, fewer())]));
+    within_limit(|| with(&Fixture::sqlite(), &[], &[], &[(11, OPERATIONS), (12, fewer())]));
 }
 
 #[test]
 fn a_seed_on_tikv() {
-    within_limit(|| on_tikv(&Rig::tikv(), 21));
+    within_limit(|| on_tikv(&Fixture::tikv(), 21));
 }
 
 #[test]
 fn a_seed_on_tikv_in_several_regions() {
-    within_limit(|| on_tikv(&Rig::split_tikv(), 22));
+    within_limit(|| on_tikv(&Fixture::split_tikv(), 22));
 }
 
 #[test]
 fn with_the_kernels_write_cache_on_redis() {
-    within_limit(|| with(&Rig::redis(), &[], &["-o", "writeback_cache"], &[(31, OPERATIONS)]));
+    within_limit(|| with(&Fixture::redis(), &[], &["-o", "writeback_cache"], &[(31, OPERATIONS)]));
 }
 
 #[test]
 fn with_the_kernels_write_cache_on_sqlite() {
-    within_limit(|| with(&Rig::sqlite(), &[], &["-o", "writeback_cache"], &[(32, OPERATIONS)]));
+    within_limit(|| with(&Fixture::sqlite(), &[], &["-o", "writeback_cache"], &[(32, OPERATIONS)]));
 }
 
 #[test]
 fn with_a_tiny_buffer_on_redis() {
-    within_limit(|| with(&Rig::redis(), &[], &["--buffer-size", "32"], &[(41, OPERATIONS)]));
+    within_limit(|| with(&Fixture::redis(), &[], &["--buffer-size", "32"], &[(41, OPERATIONS)]));
 }
 
 #[test]
 fn with_a_tiny_buffer_on_sqlite() {
-    within_limit(|| with(&Rig::sqlite(), &[], &["--buffer-size", "32"], &[(42, OPERATIONS)]));
+    within_limit(|| with(&Fixture::sqlite(), &[], &["--buffer-size", "32"], &[(42, OPERATIONS)]));
 }
 
 #[test]
 fn with_small_blocks_on_redis() {
-    within_limit(|| with(&Rig::redis(), &["--block-size", "1M"], &[], &[(51, OPERATIONS)]));
+    within_limit(|| with(&Fixture::redis(), &["--block-size", "1M"], &[], &[(51, OPERATIONS)]));
 }
 
 #[test]
 fn with_small_blocks_on_sqlite() {
-    within_limit(|| with(&Rig::sqlite(), &["--block-size", "1M"], &[], &[(52, OPERATIONS)]));
+    within_limit(|| with(&Fixture::sqlite(), &["--block-size", "1M"], &[], &[(52, OPERATIONS)]));
 }
 
 #[test]
 fn with_staging_and_compression_on_redis() {
     let blocks = &["--block-size", "1M", "--compress", "lz4"];
-    within_limit(|| with(&Rig::redis(), blocks, &["--writeback"], &[(61, fewer())]));
+    within_limit(|| with(&Fixture::redis(), blocks, &["--writeback"], &[(61, fewer())]));
 }
 
 /// The test server takes as long for a commit as the others for ten.
-fn on_tikv(rig: &Rig, seed: u32) {
+fn on_tikv(rig: &Fixture, seed: u32) {
     with(rig, &[], &[], &[(seed, fewer() / 2)]);
 }
 
 /// A file for each seed, at once, with so many operations; then a large one.
-fn with(rig: &Rig, volume: &[&str], options: &[&str], seeds: &[(u32, u32)]) {
+fn with(rig: &Fixture, volume: &[&str], options: &[&str], seeds: &[(u32, u32)]) {
     rig.format(volume);
     let mount = rig.mount(options);
     thread::scope(|scope| {
@@ -135,7 +135,7 @@ fn with(rig: &Rig, volume: &[&str], options: &[&str], seeds: &[(u32, u32)]) {
 }
 
 #[track_caller]
-fn exercise(rig: &Rig, mount: &Mounted, what: &str, operations: u32, seed: u32) {
+fn exercise(rig: &Fixture, mount: &Mounted, what: &str, operations: u32, seed: u32) {
     let configuration = rig.folder().join(format!("fsx-{seed}.toml"));
     fs::write(&configuration, what).unwrap();
     let mut command = Command::new(built("fsx"));

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::suite::{LIMIT, built, within_limit};
 use crate::support::command::run;
-use crate::support::rig::{Mounted, Rig};
+use crate::support::fixture::{Fixture, Mounted};
 
 /// Users that every Debian has; the second must not be the first's group.
 const CONFIGURATION: &str = r#"
@@ -46,25 +46,25 @@ const MOUNT: &str = r#"#!/bin/sh
 
 #[test]
 fn all_of_posix_on_redis() {
-    within_limit(|| passes(&Rig::redis()));
+    within_limit(|| passes(&Fixture::redis()));
 }
 
 #[test]
 fn all_of_posix_on_sqlite() {
-    within_limit(|| passes(&Rig::sqlite()));
+    within_limit(|| passes(&Fixture::sqlite()));
 }
 
 #[test]
 fn all_of_posix_on_tikv() {
-    within_limit(|| passes(&Rig::tikv()));
+    within_limit(|| passes(&Fixture::tikv()));
 }
 
 #[test]
 fn all_of_posix_on_tikv_in_several_regions() {
-    within_limit(|| passes(&Rig::split_tikv()));
+    within_limit(|| passes(&Fixture::split_tikv()));
 }
 
-fn passes(rig: &Rig) {
+fn passes(rig: &Fixture) {
     rig.format(&["--enable-acl"]);
     // Times of directories follow every change, which costs conflicts between clients otherwise.
     let mount = rig.mount(&["--enable-xattr", "--skip-dir-mtime", "0s"]);
@@ -91,7 +91,7 @@ fn passes(rig: &Rig) {
     rig.check();
 }
 
-fn run_cases(rig: &Rig, mount: &Mounted, pattern: &str) -> BTreeMap<String, String> {
+fn run_cases(rig: &Fixture, mount: &Mounted, pattern: &str) -> BTreeMap<String, String> {
     let configuration = rig.folder().join("pjdfstest.toml");
     let remount = (pattern == READ_ONLY).to_string();
     fs::write(&configuration, CONFIGURATION.replace("REMOUNT", &remount)).unwrap();

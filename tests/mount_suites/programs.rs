@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::suite::{script, within_limit};
-use crate::support::rig::{Mounted, Rig, long};
+use crate::support::fixture::{Fixture, Mounted, long};
 
 /// Runs each body on Redis and on SQLite with a fresh mount and a folder outside of it.
 macro_rules! programs {
@@ -13,7 +13,7 @@ macro_rules! programs {
             $(
                 #[test]
                 fn $body() {
-                    super::on(super::Rig::redis, super::$body);
+                    super::on(super::Fixture::redis, super::$body);
                 }
             )*
         }
@@ -21,7 +21,7 @@ macro_rules! programs {
             $(
                 #[test]
                 fn $body() {
-                    super::on(super::Rig::sqlite, super::$body);
+                    super::on(super::Fixture::sqlite, super::$body);
                 }
             )*
         }
@@ -37,7 +37,7 @@ programs! {
     stressors_find_nothing,
 }
 
-fn on(make: fn() -> Rig, body: fn(&Mounted, &Path)) {
+fn on(make: fn() -> Fixture, body: fn(&Mounted, &Path)) {
     within_limit(move || {
         let rig = make();
         rig.format(&[]);

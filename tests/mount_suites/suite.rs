@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::command::{Finished, run};
-use crate::support::rig::use_program;
+use crate::support::fixture::use_program;
 use crate::support::timeout;
 
 /// For one suite on a busy machine.

@@ -1,11 +1,11 @@
-//! A control group with a limit of memory, of either version, for a program under test.
+//! A control group, v1 or v2, with a memory limit for a program under test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Removed when dropped; whoever was in it must have ended.
+/// Removed when dropped; its processes must have exited by then.
 pub struct MemoryGroup {
     dir: PathBuf,
     version: Version,
@@ -19,22 +19,22 @@ enum Version {
 
 impl MemoryGroup {
     /// # Panics
-    /// If this machine lets nobody make one: what is tested in it would pass for the wrong reason.
+    /// If none can be created on this machine: the test would pass for the wrong reason.
     pub fn new(limit: u64) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (root, version) = root();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let dir = root.join(format!("jfs-test-{}-{number}", std::process::id()));
         let made = fs::create_dir(&dir);
-        assert!(made.is_ok(), "no control group can be made at {}: {made:?}", dir.display());
+        assert!(made.is_ok(), "cannot create a control group at {}: {made:?}", dir.display());
         let group = Self { dir, version };
         let file = if version == Version::One { "memory.limit_in_bytes" } else { "memory.max" };
         let limited = fs::write(group.dir.join(file), limit.to_string());
-        assert!(limited.is_ok(), "the memory of a control group cannot be limited: {limited:?}");
+        assert!(limited.is_ok(), "cannot limit the memory of a control group: {limited:?}");
         group
     }
 
-    /// A program that will be in it from its first moment.
+    /// Returns a command that runs in the group from the start.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("sh");
         command
@@ -44,7 +44,7 @@ impl MemoryGroup {
         command
     }
 
-    /// How often the kernel has killed somebody in it for want of memory.
+    /// Returns how many processes of the group the OOM killer has killed.
     pub fn kills(&self) -> u64 {
         let file =
             if self.version == Version::One { "memory.oom_control" } else { "memory.events" };
@@ -69,9 +69,9 @@ fn root() -> (PathBuf, Version) {
     let controllers = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
     assert!(
         controllers.split_whitespace().any(|name| name == "memory"),
-        "control groups of memory are not mounted at /sys/fs/cgroup: this test needs them, and root"
+        "this test needs memory control groups at /sys/fs/cgroup, and root"
     );
-    // It may be on already, and then others use it.
+    // Fails if it is enabled already and in use.
     let _ = fs::write(root.join("cgroup.subtree_control"), "+memory");
     (root, Version::Two)
 }

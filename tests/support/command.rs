@@ -1,4 +1,4 @@
-//! Running programs that must end: every one has a time limit.
+//! Running programs, each with a time limit.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -6,10 +6,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a killed process may take to be gone.
+/// How long a killed process may take to exit.
 const AFTER_KILL: Duration = Duration::from_secs(10);
 
-/// What a program left behind.
+/// The output and status of a finished program.
 #[derive(Debug)]
 pub struct Finished {
     pub command: String,
@@ -19,7 +19,7 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// Fails the test, with all that the program said, unless it succeeded.
+    /// Fails the test, showing the output, unless the program succeeded.
     #[track_caller]
     pub fn ok(self) -> Self {
         assert!(self.status.success(), "{self}");
@@ -41,11 +41,11 @@ impl std::fmt::Display for Finished {
     }
 }
 
-/// Runs the program to its end; kills it and all it started, and fails the test, at the limit.
+/// Runs the program to its end. At the limit, kills it and all its children, and fails the test.
 #[track_caller]
 pub fn run(mut command: Command, limit: Duration) -> Finished {
     let shown = shown(&command);
-    // Its own group, so that children of it can be killed with it.
+    // A process group of its own, so that its children can be killed with it.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {shown}: {error}"));
     let stdout = drain(child.stdout.take());
@@ -63,7 +63,7 @@ pub fn run(mut command: Command, limit: Duration) -> Finished {
     }
 }
 
-/// Waits for the end of a child, but no longer than the limit.
+/// Waits for a child to exit, but no longer than the limit.
 pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let deadline = Instant::now() + limit;
     loop {
@@ -82,11 +82,11 @@ pub fn kill_group(child: &mut Child) {
     let group = format!("kill -KILL -{}", child.id());
     let _ = Command::new("sh").args(["-c", &group]).stderr(Stdio::null()).status();
     let _ = child.kill();
-    // One that hangs in the kernel does not end before what it waits for does.
+    // A process that hangs in the kernel cannot exit before what it waits for.
     let _ = wait(child, AFTER_KILL);
 }
 
-/// Tries until it answers true; false at the limit.
+/// Calls `ready` until it returns true; returns false at the limit.
 pub fn poll(limit: Duration, mut ready: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     while !ready() {
@@ -114,7 +114,7 @@ fn drain(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>
 }
 
 fn text(reader: thread::JoinHandle<Vec<u8>>) -> String {
-    // Whoever inherited the pipe may live on.
+    // A process that inherited the pipe may still run.
     if !poll(AFTER_KILL, || reader.is_finished()) {
         return "(still open)".to_owned();
     }

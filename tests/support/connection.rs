@@ -1,4 +1,4 @@
-//! The kernel's end of a FUSE mount: found without asking the file system, and cut when it hangs.
+//! FUSE connections of the kernel: found without accessing the file system, and aborted if it hangs.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -8,32 +8,32 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
-/// Whether something is mounted there. Reads the kernel's table: a stat could hang.
+/// Returns whether something is mounted there. Reads the mount table: a stat could hang.
 pub fn is_mounted(point: &Path) -> bool {
     number(point).is_some()
 }
 
-/// The number of the connection that serves what is mounted there: the minor of its device.
+/// Returns the number of the connection that serves the mount: the minor number of its device.
 fn number(point: &Path) -> Option<u32> {
     let point = point.to_string_lossy();
     let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    // What was mounted last lies on top.
+    // The last mount is the topmost.
     let line = table.lines().rfind(|line| line.split(' ').nth(4) == Some(&point))?;
     line.split(' ').nth(2)?.split_once(':')?.1.parse().ok()
 }
 
-/// A connection that can be ended later. Numbers are used again, but this is always the same one: once
-/// it is gone, ending it does nothing.
+/// A connection that can be aborted later. Numbers are reused, but the open file always refers to the
+/// same connection: once that is gone, aborting does nothing.
 pub struct Connection {
     abort: File,
 }
 
 impl Connection {
-    /// The one that serves what is mounted there now.
+    /// Returns the connection that serves the mount.
     pub fn of(point: &Path) -> Option<Self> {
         let number = number(point)?;
         if fs::read_dir(CONNECTIONS).is_ok_and(|mut all| all.next().is_none()) {
-            // Mounted by systemd where there is one.
+            // systemd mounts it, if there is one.
             let none = None::<&str>;
             let _ = mount(none, CONNECTIONS, Some("fusectl"), MsFlags::empty(), none);
         }
@@ -41,20 +41,20 @@ impl Connection {
         Some(Self { abort: abort.ok()? })
     }
 
-    /// Ends it, whatever state its server is in: requests under way get an error, and so do later ones.
+    /// Aborts the connection, whatever state its server is in: pending and later requests fail.
     pub fn abort(&self) {
         let _ = (&self.abort).write_all(b"1");
     }
 }
 
-/// Takes away what is mounted there, at once; whoever hangs in it is freed.
+/// Unmounts whatever is mounted there at once; processes that hang in it are released.
 pub fn cut(point: &Path) {
-    // Several may lie on top of each other.
+    // Several mounts may be stacked.
     while is_mounted(point) {
         if let Some(connection) = Connection::of(point) {
             connection.abort();
         }
-        // Not the program: it may look at the path first.
+        // Not umount(8), which may stat the path first.
         if umount2(point, MntFlags::MNT_FORCE | MntFlags::MNT_DETACH).is_err() {
             break;
         }

@@ -1,4 +1,4 @@
-//! Servers that mean harm: they promise what nobody can hold, and never come to an end.
+//! Malicious servers: they announce huge responses, or send endless ones.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// What is sent to one who asks.
+/// A malicious response.
 #[derive(Debug, Clone)]
 pub enum Harm {
-    /// A few bytes, then nothing.
+    /// These bytes, then nothing.
     Say(Vec<u8>),
-    /// A beginning, and then these bytes for ever.
+    /// `first`, and then `then` for ever.
     Endless { first: Vec<u8>, then: Vec<u8> },
 }
 
-/// A server on this machine, for as long as the test lives.
+/// A server on loopback, until the test process exits.
 pub struct Hostile {
     pub address: SocketAddr,
     sent: Arc<AtomicU64>,
@@ -24,7 +24,7 @@ pub struct Hostile {
 }
 
 impl Hostile {
-    /// `harm` gets the first line of each request and says what to answer.
+    /// Starts a server; `harm` gets the first line of each request and returns the response.
     pub fn start(harm: impl Fn(&str) -> Harm + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -41,44 +41,44 @@ impl Hostile {
         Self { address, sent, hangs_up }
     }
 
-    /// A store of objects that takes everything and answers `get` to who wants an object.
+    /// Starts an object store that accepts every request and responds to GET with `get`.
     pub fn store(get: Harm) -> Self {
         Self::start(move |line| if line.starts_with("GET ") { get.clone() } else { nothing() })
     }
 
-    /// From now on a connection ends with its first answer.
+    /// From now on closes each connection after its first response.
     pub fn hang_up(&self) {
         self.hangs_up.store(true, Ordering::SeqCst);
     }
 
-    /// Bytes that clients have let it send.
+    /// Returns the bytes sent to clients.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::SeqCst)
     }
 }
 
-/// An answer without a body.
+/// A response without a body.
 pub fn nothing() -> Harm {
     Harm::Say(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec())
 }
 
-/// The head of an answer whose body comes in chunks.
+/// The head of a response with a chunked body.
 pub fn chunked(status: u16, before: &str) -> Vec<u8> {
     let head = format!("HTTP/1.1 {status} So\r\nTransfer-Encoding: chunked\r\n\r\n");
     format!("{head}{:x}\r\n{before}\r\n", before.len()).into_bytes()
 }
 
-/// A piece of such a body.
+/// One chunk of such a body.
 pub fn chunk(piece: &str) -> Vec<u8> {
     format!("{:x}\r\n{piece}\r\n", piece.len()).into_bytes()
 }
 
-/// A whole answer.
+/// A complete response.
 pub fn whole(body: &str) -> Harm {
     Harm::Say(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into())
 }
 
-/// A promise of ten terabytes.
+/// Announces ten terabytes and sends little.
 pub fn ten_terabytes() -> Harm {
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 10000000000000\r\n\r\n";
     Harm::Say([head, &[b'x'; 1000][..]].concat())
@@ -109,8 +109,8 @@ fn send(mut stream: &TcpStream, bytes: &[u8], sent: &AtomicU64) -> bool {
     done
 }
 
-/// The first line of a request, after its headers and its body were read. Of what is not HTTP, each
-/// line is a request.
+/// Reads a request, with its headers and body, and returns its first line. If it is not HTTP, each line
+/// is a request.
 fn request(reader: &mut BufReader<&TcpStream>) -> Option<String> {
     let mut first = String::new();
     if reader.read_line(&mut first).ok()? == 0 {

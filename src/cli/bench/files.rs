@@ -1,4 +1,4 @@
-//! Files that are written, read and looked at by several threads.
+//! The files that several threads write, read and stat.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -14,10 +14,10 @@ use crate::cli::progress::Bar;
 pub struct Files {
     name: &'static str,
     pub size: u64,
-    /// Of each thread.
+    /// Files of each thread.
     pub count: u64,
     block: usize,
-    /// Of each file.
+    /// Blocks of each file.
     blocks: u64,
     pub threads: usize,
 }
@@ -30,7 +30,7 @@ pub enum Work {
 }
 
 impl Files {
-    /// Sizes are rounded up to whole blocks; none if there is nothing to do.
+    /// Rounds sizes up to whole blocks; returns `None` if there is nothing to do.
     pub fn new(
         name: &'static str,
         size: u64,
@@ -47,30 +47,30 @@ impl Files {
         Some(Self { name, size, count, block: usize::try_from(block).ok()?, blocks, threads })
     }
 
-    /// Files of all threads.
-    pub fn all(&self) -> u64 {
+    /// Returns the number of files of all threads.
+    pub fn total(&self) -> u64 {
         self.count * self.threads as u64
     }
 
-    /// Blocks of all files.
+    /// Returns the number of blocks of all files.
     pub fn blocks(&self) -> u64 {
-        self.all() * self.blocks
+        self.total() * self.blocks
     }
 
-    /// Does the work on all threads; answers the seconds it took.
+    /// Does the work on all threads and returns the seconds it took.
     pub fn run(&self, dir: &Path, work: Work, bar: &Bar) -> anyhow::Result<f64> {
-        let begun = Instant::now();
+        let started = Instant::now();
         thread::scope(|scope| {
             let running: Vec<_> = (0..self.threads)
                 .map(|number| scope.spawn(move || self.work(dir, number, work, bar)))
                 .collect();
-            // All of them are waited for, whatever becomes of the first.
-            let ended: Vec<_> = running.into_iter().map(thread::ScopedJoinHandle::join).collect();
-            ended.into_iter().try_for_each(|ended| {
-                ended.unwrap_or_else(|_| Err(anyhow::anyhow!("a thread panicked")))
+            // Join all of them, even if the first failed.
+            let results: Vec<_> = running.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            results.into_iter().try_for_each(|result| {
+                result.unwrap_or_else(|_| Err(anyhow::anyhow!("a thread panicked")))
             })
         })?;
-        Ok(begun.elapsed().as_secs_f64())
+        Ok(started.elapsed().as_secs_f64())
     }
 
     fn work(&self, dir: &Path, number: usize, work: Work, bar: &Bar) -> anyhow::Result<()> {
@@ -94,7 +94,7 @@ impl Files {
             file.write_all(block)?;
             bar.add(1);
         }
-        // What goes wrong when it is closed would be lost: it is part of the work.
+        // Closing is part of the measurement, and dropping would lose its error.
         nix::unistd::close(file).map_err(io::Error::from)
     }
 
@@ -116,23 +116,23 @@ mod tests {
     #[test]
     fn sizes_are_rounded_up_to_whole_blocks() {
         let files = Files::new("f", 10, 3, 4, 2).unwrap();
-        assert_eq!((files.size, files.all(), files.blocks()), (12, 6, 18));
+        assert_eq!((files.size, files.total(), files.blocks()), (12, 6, 18));
         let files = Files::new("f", 3, 1, 4, 1).unwrap();
         assert_eq!((files.size, files.blocks()), (3, 1));
         assert!(Files::new("f", 0, 1, 4, 1).is_none() && Files::new("f", 1, 0, 4, 1).is_none());
     }
 
     #[test]
-    fn what_is_written_is_read_and_seen() {
+    fn files_are_written_read_and_stat_ed() {
         let dir = tempfile::tempdir().unwrap();
         let files = Files::new("f", 10_000, 3, 4096, 2).unwrap();
         let bar = |total| Progress::new().count("work", total);
         files.run(dir.path(), Work::Write, &bar(files.blocks())).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 6);
         files.run(dir.path(), Work::Read, &bar(files.blocks())).unwrap();
-        files.run(dir.path(), Work::Stat, &bar(files.all())).unwrap();
+        files.run(dir.path(), Work::Stat, &bar(files.total())).unwrap();
         fs::remove_file(dir.path().join("f.1.2")).unwrap();
-        let error = files.run(dir.path(), Work::Stat, &bar(files.all())).unwrap_err();
+        let error = files.run(dir.path(), Work::Stat, &bar(files.total())).unwrap_err();
         assert!(error.to_string().contains("f.1.2"), "{error}");
     }
 }

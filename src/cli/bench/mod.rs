@@ -1,8 +1,7 @@
-//! `bench`: how fast a directory is, with the report of the Go client.
+//! `bench`: measures the speed of a directory and prints the Go client's report.
 
 mod files;
 mod report;
-mod stats;
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -14,16 +13,16 @@ use clap::Args;
 use tracing::warn;
 
 use super::progress::Progress;
+use super::stats_file;
 use crate::options::sizes::{parse_block_size as parse_kibibytes, parse_mebibytes};
 use files::{Files, Work};
 use report::{Item, Report};
-use stats::Stats;
 
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 #[derive(Debug, Args)]
 pub struct Bench {
-    /// The directory to write to; everything is removed in the end
+    /// The directory to write to; everything is removed at the end
     path: PathBuf,
     /// Size of each read and write, in MiB unless it says otherwise
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_mebibytes)]
@@ -40,7 +39,7 @@ pub struct Bench {
     /// Threads at the same time
     #[arg(short = 'p', long, value_name = "N", default_value_t = 1)]
     threads: usize,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -55,13 +54,13 @@ impl Bench {
             bail!("--block-size and --threads cannot be 0");
         }
         if self.big().is_none() && self.small().is_none() {
-            bail!("--big-file-size and --small-file-size: there is nothing to do");
+            bail!("--big-file-size and --small-file-size are 0: there is nothing to do");
         }
         let stamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let path = std::path::absolute(&self.path)?;
         let dir = path.join(format!("__juicefs_benchmark_{stamp}__"));
         fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
-        let before = Stats::of(&path);
+        let before = stats_file::find(&path);
         let measured = self.items(&dir);
         let cleaned = fs::remove_dir_all(&dir);
         let mut report = Report {
@@ -74,9 +73,9 @@ impl Bench {
             process: None,
         };
         if let Err(error) = cleaned {
-            warn!("{}: cannot be removed: {error}", dir.display());
+            warn!("cannot remove {}: {error}", dir.display());
         }
-        if let (Some(before), Some(after)) = (before, Stats::of(&path)) {
+        if let (Some(before), Some(after)) = (before, stats_file::find(&path)) {
             report.add(&before, &after);
         }
         if self.json {
@@ -109,7 +108,7 @@ impl Bench {
             let seconds = small.run(dir, Work::Read, &bar)?;
             items.push(Item::small("Read small file", "smallrd", &small, seconds));
             drop_caches();
-            let bar = progress.count("Stat small files", small.all());
+            let bar = progress.count("Stat small files", small.total());
             let seconds = small.run(dir, Work::Stat, &bar)?;
             items.push(Item::small("Stat file", "stat", &small, seconds));
         }
@@ -126,12 +125,12 @@ impl Bench {
     }
 }
 
-/// So that what was written a moment ago is not read from memory.
+/// Drops the page cache, so that files just written are not read from memory.
 fn drop_caches() {
     if std::env::var_os("SKIP_DROP_CACHES").is_some_and(|value| value == "true") {
         return;
     }
     if let Err(error) = fs::write(DROP_CACHES, "3") {
-        warn!("the caches of the kernel stay as they are: {DROP_CACHES}: {error}");
+        warn!("cannot drop the page cache: {DROP_CACHES}: {error}");
     }
 }

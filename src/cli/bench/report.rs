@@ -1,17 +1,17 @@
-//! The report: what was measured, beside what is normal.
+//! The report: measurements, colored by how they compare with normal values.
 
 use std::fmt::Write;
 
 use serde_json::{Value, json};
 
 use super::files::Files;
-use super::stats::Stats;
+use crate::cli::stats_file::Metrics;
 use crate::options::sizes::Bytes;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// What is normal, as the Go client has it: a value above the second figure and a cost below the
-/// third are good, one below the first and one above the fourth are bad.
+/// Normal values, those of the Go client: a value above the second number and a cost below the third
+/// are good, a value below the first and a cost above the fourth are bad.
 const NORMAL: &[(&str, [f64; 4])] = &[
     ("bigwr", [100.0, 200.0, 10.0, 50.0]),
     ("bigrd", [100.0, 200.0, 10.0, 50.0]),
@@ -27,7 +27,7 @@ const NORMAL: &[(&str, [f64; 4])] = &[
     ("cacherd", [0.0, 0.0, 1.0, 5.0]),
 ];
 
-/// What the mount did meanwhile: title, kind, figure.
+/// Operations of the mount during the benchmark: title, kind, metric.
 const OPERATIONS: &[(&str, &str, &str)] = &[
     ("FUSE operation", "fuse", "fuse_ops_durations_histogram_seconds"),
     ("Update meta", "meta", "transaction_durations_histogram_seconds"),
@@ -48,7 +48,7 @@ pub struct Report {
     pub process: Option<Process>,
 }
 
-/// What the process of the mount used.
+/// Resources used by the process of the mount.
 pub struct Process {
     seconds: f64,
     cpu_percent: f64,
@@ -61,29 +61,29 @@ pub struct Item {
     kind: &'static str,
     value: f64,
     unit: &'static str,
-    /// Digits of the value behind the point.
+    /// Digits of the value after the decimal point.
     digits: usize,
     cost: f64,
     cost_unit: &'static str,
-    /// What is normal grows with the threads.
+    /// Normal values are multiplied by the number of threads.
     threads: usize,
 }
 
 impl Item {
     pub fn big(title: &'static str, kind: &'static str, files: &Files, seconds: f64) -> Self {
-        let bytes = (files.size * files.all()) as f64;
+        let bytes = (files.size * files.total()) as f64;
         let (value, cost) = (bytes / MIB / seconds, seconds / files.count as f64);
         Self { title, kind, value, unit: "MiB/s", digits: 2, cost, cost_unit: "s/file", threads: 1 }
     }
 
     pub fn small(title: &'static str, kind: &'static str, files: &Files, seconds: f64) -> Self {
-        let value = files.all() as f64 / seconds;
+        let value = files.total() as f64 / seconds;
         let cost = seconds * 1000.0 / files.count as f64;
         let threads = files.threads;
         Self { title, kind, value, unit: "files/s", digits: 1, cost, cost_unit: "ms/file", threads }
     }
 
-    /// The cells, with colors if somebody looks.
+    /// Returns the cells of the line.
     fn cells(&self, colors: bool) -> [Cell; 3] {
         let (value, cost) =
             (format!("{:.*}", self.digits, self.value), format!("{:.2}", self.cost));
@@ -142,12 +142,15 @@ impl Cell {
 }
 
 impl Report {
-    /// What the mount did between two looks at what it counts.
-    pub fn add(&mut self, before: &Stats, after: &Stats) {
-        let more = |name: &str| after.get(name) - before.get(name);
-        for (title, kind, figure) in OPERATIONS {
-            let count = more(&format!("{figure}_total"));
-            let seconds = more(&format!("{figure}_sum"));
+    /// Adds what the mount did between two readings of its metrics.
+    pub fn add(&mut self, before: &Metrics, after: &Metrics) {
+        let value = |metrics: &Metrics, name: &str| {
+            metrics.get(&format!("juicefs_{name}")).copied().unwrap_or(0.0)
+        };
+        let increase = |name: &str| value(after, name) - value(before, name);
+        for (title, kind, metric) in OPERATIONS {
+            let count = increase(&format!("{metric}_total"));
+            let seconds = increase(&format!("{metric}_sum"));
             let cost = if count > 0.0 { seconds * 1000.0 / count } else { 0.0 };
             self.items.push(Item {
                 title,
@@ -160,9 +163,9 @@ impl Report {
                 threads: 1,
             });
         }
-        let seconds = more("uptime");
-        let cpu_percent = if seconds > 0.0 { more("cpu_usage") * 100.0 / seconds } else { 0.0 };
-        let memory_mib = after.get("memory") / MIB;
+        let seconds = increase("uptime");
+        let cpu_percent = if seconds > 0.0 { increase("cpu_usage") * 100.0 / seconds } else { 0.0 };
+        let memory_mib = value(after, "memory") / MIB;
         self.process = Some(Process { seconds, cpu_percent, memory_mib });
     }
 
@@ -279,22 +282,22 @@ BlockSize: 1.0 MiB, BigFileSize: 4.0 MiB, SmallFileSize: 128 KiB, SmallFileCount
     }
 
     #[test]
-    fn colors_change_nothing_but_colors() {
+    fn colors_do_not_change_the_text() {
         let colored = report().text(true);
         assert!(colored.contains("\x1b[1;31m16.00\x1b[0m MiB/s"), "{colored}");
-        let plain = regex_free(&colored);
+        let plain = without_escapes(&colored);
         assert_eq!(plain, report().text(false));
     }
 
-    /// Without what lies between an escape and an `m`.
-    fn regex_free(text: &str) -> String {
+    /// Removes everything from an escape character to the next `m`.
+    fn without_escapes(text: &str) -> String {
         let mut parts = text.split('\x1b');
         let first = parts.next().unwrap_or_default().to_owned();
         parts.fold(first, |all, part| all + part.split_once('m').map_or("", |(_, rest)| rest))
     }
 
     #[test]
-    fn scripts_get_the_same_figures() {
+    fn json_has_the_same_values() {
         let json = report().json();
         assert_eq!(json["Items"][0]["Item"], "Write big file");
         assert!((json["Items"][0]["Value"].as_f64().unwrap() - 16.0).abs() < 1e-9);

@@ -1,4 +1,4 @@
-//! Noting a mount in /etc/fstab, so that it comes back with the host.
+//! `--update-fstab`: writes a mount into /etc/fstab, so that it is mounted again at boot.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,52 +10,53 @@ use anyhow::{Context, bail};
 use clap::Command;
 use tracing::{info, warn};
 
-use super::places::Places;
-use super::{Mount, embedded};
+use super::positional::Positional;
+use super::{Mount, embedded_volume};
 
 const TABLE: &str = "/etc/fstab";
-/// What mount(8) calls for the type in the table.
+/// The program that mount(8) runs for file systems of type `juicefs`.
 const HELPER: &str = "/sbin/mount.juicefs";
 
 impl Mount {
-    /// Does what `--update-fstab` says with the words of the command line; it may fail, and the mount
-    /// is there all the same.
+    /// Writes the mount and its options, taken from the words of the command line, if `--update-fstab`
+    /// was given. A failure is only logged, since the volume is mounted.
     pub fn update_fstab(&self, cli: &Command, words: &[OsString]) {
-        if !self.args.general.update_fstab {
+        if !self.args.process.update_fstab {
             return;
         }
         if !nix::unistd::geteuid().is_root() {
             return warn!("--update-fstab has no effect: it needs root");
         }
-        match self.note(cli, words) {
-            Ok(()) => info!("{TABLE} has the mount now, and mount(8) knows how"),
+        match self.write_entry(cli, words) {
+            Ok(()) => info!("the mount is in {TABLE}, and {HELPER} mounts it"),
             Err(error) => warn!("--update-fstab: {error:#}"),
         }
     }
 
-    fn note(&self, cli: &Command, words: &[OsString]) -> anyhow::Result<()> {
-        install(Path::new(HELPER)).context(HELPER)?;
-        let Places { meta, point } = Places::parse(&self.places)?;
-        let address = if let Some(address) = meta {
-            absolute(address.expose())?
+    fn write_entry(&self, cli: &Command, words: &[OsString]) -> anyhow::Result<()> {
+        install_helper(Path::new(HELPER)).context(HELPER)?;
+        let Positional { meta_url, mount_point } = Positional::parse(&self.positional)?;
+        let url = if let Some(url) = meta_url {
+            absolute_url(url.expose())?
         } else {
-            let dir = embedded::folder(self.args.general.data_dir.as_deref())?;
-            embedded::address(&dir)?.expose().to_owned()
+            let dir = embedded_volume::folder(self.args.process.data_dir.as_deref())?;
+            embedded_volume::meta_url(&dir)?.expose().to_owned()
         };
-        let options = self.listed(cli, words)?;
-        let point = point.to_str().context("MOUNTPOINT is not UTF-8")?;
-        let line = Line { address: &escaped(&address), point: &escaped(point), options: &options };
+        let options = self.option_list(cli, words)?;
+        let mount_point = mount_point.to_str().context("MOUNTPOINT is not UTF-8")?;
+        let entry =
+            FstabEntry { url: &escape(&url), mount_point: &escape(mount_point), options: &options };
         let table = Path::new(TABLE);
         let before = fs::read_to_string(table).context(TABLE)?;
-        let after = line.put_into(&before);
+        let after = entry.put_into(&before);
         if after != before {
             replace(table, &after).context(TABLE)?;
         }
         Ok(())
     }
 
-    /// The options that were said, as a list for the table.
-    fn listed(&self, cli: &Command, words: &[OsString]) -> anyhow::Result<String> {
+    /// Returns the given options as a comma-separated list for the table.
+    fn option_list(&self, cli: &Command, words: &[OsString]) -> anyhow::Result<String> {
         let mut list = vec!["_netdev".to_owned(), "nofail".to_owned()];
         let mount = cli.find_subcommand("mount").context("no command mount")?;
         let mut words = words.iter().skip(1).filter_map(|word| word.to_str());
@@ -84,7 +85,9 @@ impl Mount {
                     list.push(format!("cache-dir={}", self.args.cache.dirs()?));
                 }
                 (name, Some(value)) if value.contains([',', ' ', '\t']) => {
-                    bail!("--{name} {value}: a comma or a blank cannot be in the table")
+                    bail!(
+                        "--{name} {value}: /etc/fstab cannot hold a value with a comma or a blank"
+                    )
                 }
                 (name, Some(value)) => list.push(format!("{name}={value}")),
                 (name, None) => list.push(name.to_owned()),
@@ -95,21 +98,21 @@ impl Mount {
     }
 }
 
-/// A line of the table.
-struct Line<'a> {
-    address: &'a str,
-    point: &'a str,
+/// A line of /etc/fstab, its fields escaped.
+struct FstabEntry<'a> {
+    url: &'a str,
+    mount_point: &'a str,
     options: &'a str,
 }
 
-impl Line<'_> {
-    /// In the place of the line for the same volume at the same point; at the end if there is none.
+impl FstabEntry<'_> {
+    /// Replaces the line for the same volume and mount point, or appends one if there is none.
     fn put_into(&self, table: &str) -> String {
-        let Self { address, point, options } = self;
-        let line = format!("{address}  {point}  juicefs  {options}  0 0");
+        let Self { url, mount_point, options } = self;
+        let line = format!("{url}  {mount_point}  juicefs  {options}  0 0");
         let is_same = |old: &str| {
             let fields: Vec<&str> = old.split_whitespace().collect();
-            matches!(fields[..], [a, p, "juicefs", ..] if a == *address && p == *point)
+            matches!(fields[..], [a, p, "juicefs", ..] if a == *url && p == *mount_point)
         };
         let mut lines: Vec<&str> = table.lines().collect();
         match lines.iter().rposition(|old| is_same(old)) {
@@ -120,14 +123,14 @@ impl Line<'_> {
     }
 }
 
-/// The table has blanks between its fields.
-fn escaped(text: &str) -> String {
+/// Escapes blanks, which separate the fields of the table.
+fn escape(text: &str) -> String {
     text.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011")
 }
 
-/// The table is read in other directories.
-fn absolute(address: &str) -> anyhow::Result<String> {
-    let Some(path) = address.strip_prefix("sqlite3://") else { return Ok(address.to_owned()) };
+/// Makes the path of an SQLite URL absolute: mount(8) runs in another directory.
+fn absolute_url(url: &str) -> anyhow::Result<String> {
+    let Some(path) = url.strip_prefix("sqlite3://") else { return Ok(url.to_owned()) };
     let (path, query) = match path.split_once('?') {
         Some((path, query)) => (path, format!("?{query}")),
         None => (path, String::new()),
@@ -136,27 +139,27 @@ fn absolute(address: &str) -> anyhow::Result<String> {
     Ok(format!("sqlite3://{}{query}", path.to_str().context("META-URL is not UTF-8")?))
 }
 
-fn install(helper: &Path) -> io::Result<()> {
+fn install_helper(helper: &Path) -> io::Result<()> {
     if helper.try_exists()? {
         return Ok(());
     }
-    // A link to a program that is gone helps nobody.
+    // A dangling link is replaced.
     if helper.is_symlink() {
         fs::remove_file(helper)?;
     }
     symlink(std::env::current_exe()?, helper)
 }
 
-/// All or nothing: a host with half a table may not start.
+/// Replaces the table atomically: a host with half a table may not boot.
 fn replace(table: &Path, text: &str) -> io::Result<()> {
-    let fresh = table.with_extension("jfs.tmp");
+    let temporary = table.with_extension("jfs.tmp");
     let mode = fs::metadata(table)?.permissions().mode();
-    let written = fs::write(&fresh, text)
-        .and_then(|()| fs::set_permissions(&fresh, fs::Permissions::from_mode(mode)))
-        .and_then(|()| fs::File::open(&fresh)?.sync_all())
-        .and_then(|()| fs::rename(&fresh, table));
+    let written = fs::write(&temporary, text)
+        .and_then(|()| fs::set_permissions(&temporary, fs::Permissions::from_mode(mode)))
+        .and_then(|()| fs::File::open(&temporary)?.sync_all())
+        .and_then(|()| fs::rename(&temporary, table));
     if written.is_err() {
-        let _ = fs::remove_file(&fresh);
+        let _ = fs::remove_file(&temporary);
     }
     written
 }
@@ -170,11 +173,11 @@ mod tests {
 
     #[test]
     fn a_line_is_replaced_or_added() {
-        let line = Line { address: "redis://h/1", point: "/mnt/a", options: "nofail" };
-        let once = line.put_into(TABLE);
+        let entry = FstabEntry { url: "redis://h/1", mount_point: "/mnt/a", options: "nofail" };
+        let once = entry.put_into(TABLE);
         assert_eq!(once, TABLE.replace("  ro  ", "  nofail  "));
-        assert_eq!(line.put_into(&once), once);
-        let other = Line { point: "/mnt/b", ..line };
+        assert_eq!(entry.put_into(&once), once);
+        let other = FstabEntry { mount_point: "/mnt/b", ..entry };
         assert_eq!(
             other.put_into(TABLE),
             format!("{TABLE}redis://h/1  /mnt/b  juicefs  nofail  0 0\n")
@@ -184,17 +187,14 @@ mod tests {
 
     #[test]
     fn blanks_are_escaped_and_paths_are_absolute() {
-        assert_eq!(escaped("/a b\\c"), "/a\\040b\\134c");
-        assert_eq!(absolute("redis://h/1").unwrap(), "redis://h/1");
-        let address = absolute("sqlite3://a.db?_sync=1").unwrap();
-        assert!(
-            address.starts_with("sqlite3:///") && address.ends_with("/a.db?_sync=1"),
-            "{address}"
-        );
+        assert_eq!(escape("/a b\\c"), "/a\\040b\\134c");
+        assert_eq!(absolute_url("redis://h/1").unwrap(), "redis://h/1");
+        let url = absolute_url("sqlite3://a.db?_sync=1").unwrap();
+        assert!(url.starts_with("sqlite3:///") && url.ends_with("/a.db?_sync=1"), "{url}");
     }
 
     #[test]
-    fn the_table_is_replaced_as_a_whole() {
+    fn replacing_the_table_leaves_no_temporary_file() {
         let dir = tempfile::tempdir().unwrap();
         let table = dir.path().join("fstab");
         fs::write(&table, "old\n").unwrap();

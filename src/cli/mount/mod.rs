@@ -1,19 +1,19 @@
-//! `mount`: a volume as a directory of this host.
+//! `mount`: mounts a volume and serves it until it is unmounted.
 //!
-//! One file for each group of options, which knows what becomes of them; [`Mount::run`] puts it all
-//! together.
+//! [`Mount::run`] is the whole sequence; the other files are its steps. The options themselves are in
+//! `options::mount`.
 
-mod embedded;
+mod embedded_volume;
 mod fstab;
-mod places;
-mod point;
-mod process;
+mod mount_point;
+mod positional;
+mod process_metrics;
+mod process_setup;
+mod sd_notify;
 mod serve;
-mod service;
-mod stop;
+mod signals;
 #[cfg(test)]
 mod tests;
-mod usage;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,22 +22,22 @@ use anyhow::bail;
 use clap::Args;
 
 use crate::options::mount::{MountArgs, Warnings};
-use places::Places;
+use positional::Positional;
 
 /// Mount a volume.
 ///
-/// Without META-URL, this is the embedded volume of this host, which is made if it is not there.
+/// Without META-URL, mounts the embedded volume of this host, which is created if it does not exist.
 #[derive(Args)]
 #[command(override_usage = "jfs-mount mount [OPTIONS] [META-URL] MOUNTPOINT")]
 pub struct Mount {
-    /// Address of the metadata, if it is not the embedded volume, and the directory to mount at
+    /// Address of the metadata, unless it is the embedded volume, and the directory to mount at
     #[arg(value_name = "META-URL] [MOUNTPOINT", required = true)]
-    places: Vec<OsString>,
+    positional: Vec<OsString>,
     #[command(flatten)]
     args: MountArgs,
 }
 
-/// There may be a password in the address.
+/// Shows no arguments: there may be a password in META-URL.
 impl std::fmt::Debug for Mount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Mount").finish_non_exhaustive()
@@ -45,43 +45,43 @@ impl std::fmt::Debug for Mount {
 }
 
 impl Mount {
-    /// Refuses what makes no sense, whatever the volume is. The rest is worth a warning.
+    /// Refuses options that are wrong for any volume, and returns warnings about the others.
     fn check(&self) -> anyhow::Result<Warnings> {
-        let places = Places::parse(&self.places)?;
-        if places.meta.is_some() && self.args.general.data_dir.is_some() {
-            bail!("--data-dir is for the embedded volume, and META-URL names another");
+        let positional = Positional::parse(&self.positional)?;
+        if positional.meta_url.is_some() && self.args.process.data_dir.is_some() {
+            bail!("--data-dir is for the embedded volume, but META-URL names another");
         }
         self.args.check()
     }
 
-    /// As [`Mount::check`], for who only wants to know.
-    pub fn is_sound(&self) -> anyhow::Result<()> {
+    /// As [`Mount::check`], without the warnings.
+    pub fn validate(&self) -> anyhow::Result<()> {
         self.check().map(drop)
     }
 
-    /// Says what a person should know about the options.
-    pub fn warn(&self) -> anyhow::Result<()> {
+    /// Logs the warnings about the options.
+    pub fn log_warnings(&self) -> anyhow::Result<()> {
         self.check()?.log();
         Ok(())
     }
 
-    /// Whether the program is to go on in the background.
+    /// Returns whether the program is to continue in the background.
     pub fn is_background(&self) -> bool {
         let forced = std::env::var_os("JFS_FOREGROUND").is_some_and(|value| !value.is_empty());
-        self.args.general.background && !forced
+        self.args.process.background && !forced
     }
 
     pub fn log_file(&self) -> PathBuf {
-        self.args.general.log_file()
+        self.args.process.log_file()
     }
 
-    /// Whether FUSE's own debugging was asked for.
+    /// Returns whether FUSE debugging (`-o debug`) was requested.
     pub fn wants_debug(&self) -> bool {
         self.args.fuse.options.debug
     }
 
-    /// Prepares the process, before it has any other thread.
-    pub fn settle(&self) {
-        process::settle(self.args.general.disable_transparent_hugepage);
+    /// Applies the process settings. Must run before any other thread is started.
+    pub fn set_up_process(&self) {
+        process_setup::set_up(self.args.process.disable_transparent_hugepage);
     }
 }

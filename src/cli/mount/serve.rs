@@ -1,4 +1,4 @@
-//! From options to a mount, and to its end.
+//! Mounting a volume by its options, serving it, and unmounting it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
-use super::places::{Address, Places};
-use super::stop::{Asked, Signals};
-use super::{Mount, embedded, point, service, usage};
+use super::positional::{MetaUrl, Positional};
+use super::signals::{SignalAction, Signals};
+use super::{Mount, embedded_volume, mount_point, process_metrics, sd_notify};
 use crate::chunk::{Budget, Cache};
 use crate::cli::exit::Exit;
-use crate::cli::launch::Caller;
+use crate::cli::relaunch::Parent;
 use crate::fuse::{End, Setup};
 use crate::meta::{Ino, Meta, Registration};
 use crate::metrics_http::{self, ConnectionLimits};
@@ -24,47 +24,47 @@ use crate::vfs::internal::Shown;
 use crate::volume::storage::{Overrides, spec};
 use crate::volume::{MountRequest, Mounted, Volume, VolumeOptions};
 
-/// For open files and virtual files: more than anybody has open who does not mean harm.
-const TABLES: usize = 1 << 30;
+/// Memory for handles and virtual files: out of reach for any legitimate use.
+const HANDLE_MEMORY: usize = 1 << 30;
 
-/// A volume that is mounted, and what goes with it.
-struct Served {
+/// A mounted volume and everything that has to be closed with it.
+struct ServedMount {
     mounted: Mounted,
     volume: Arc<Volume>,
     cache: Option<Arc<Cache>>,
-    _scrapes: Option<AbortOnDropHandle<()>>,
+    _metrics_server: Option<AbortOnDropHandle<()>>,
 }
 
-/// Why a mount is over.
-enum Why {
+/// Why a mount ends.
+enum EndReason {
     Signal(&'static str),
     Ended(End),
     Lost(crate::Error),
-    /// Whoever asked for it did not wait.
-    Unwanted,
+    /// The program that requested the mount did not wait for it.
+    Abandoned,
 }
 
 impl Mount {
-    /// Mounts, tells `caller` if there is one, and serves until the mount is gone or a signal asks
-    /// for its end.
-    pub async fn run(self, caller: &mut Option<Caller>) -> anyhow::Result<()> {
-        self.warn()?;
+    /// Mounts, reports to `parent` if there is one, and serves until the volume is unmounted or a
+    /// signal stops it.
+    pub async fn run(self, parent: &mut Option<Parent>) -> anyhow::Result<()> {
+        self.log_warnings()?;
         let mut signals = Signals::listen()?;
-        let Places { meta, point } = Places::parse(&self.places)?;
-        let (address, note) = self.volume(meta).await?;
-        let place = point.clone();
-        tokio::task::spawn_blocking(move || point::prepare(&place)).await??;
-        let meta = self.connect(&address, &point).await?;
+        let Positional { meta_url, mount_point: point } = Positional::parse(&self.positional)?;
+        let (url, note) = self.volume(meta_url).await?;
+        let dir = point.clone();
+        tokio::task::spawn_blocking(move || mount_point::prepare(&dir)).await??;
+        let meta = self.connect(&url, &point).await?;
         let served = tokio::select! {
             served = self.start(&meta, &point) => served,
-            signal = signals.next() => Err(anyhow!("{signal} came before the volume was mounted")),
+            signal = signals.next_stop() => Err(anyhow!("received {signal} before the volume was mounted")),
         };
         let served = match served {
             Ok(served) => served,
             Err(error) => {
-                // Its session is not to be left behind.
+                // Do not leave the session behind.
                 if let Err(error) = meta.close().await {
-                    warn!(%error, "closing metadata");
+                    warn!(%error, "cannot close the metadata session");
                 }
                 return Err(error);
             }
@@ -72,40 +72,41 @@ impl Mount {
         let name = meta.context().setting().name.clone();
         let ready = format!("volume {name} is mounted at {}{note}", point.display());
         info!("{ready}");
-        let told = tell(caller, &ready);
-        service::ready();
-        let (why, flush) = match told {
+        let reported = report_ready(parent, &ready);
+        sd_notify::ready();
+        let (reason, flush) = match reported {
             Ok(()) => served.wait(&meta, &mut signals).await,
             Err(error) => {
                 warn!("{error:#}");
-                (Why::Unwanted, false)
+                (EndReason::Abandoned, false)
             }
         };
-        served.end(why, flush, &mut signals).await
+        served.end(reason, flush, &mut signals).await
     }
 
-    /// Which volume it is; the embedded one is made if it is not there, and that is worth a note.
-    async fn volume(&self, said: Option<Address>) -> anyhow::Result<(Address, String)> {
-        if let Some(address) = said {
-            return Ok((address, String::new()));
+    /// Returns the URL of the volume, and a note for the user if it is the embedded volume, which is
+    /// created if it does not exist.
+    async fn volume(&self, given: Option<MetaUrl>) -> anyhow::Result<(MetaUrl, String)> {
+        if let Some(url) = given {
+            return Ok((url, String::new()));
         }
-        let dir = embedded::folder(self.args.general.data_dir.as_deref())?;
-        let address = embedded::address(&dir)?;
-        let made = embedded::ensure(&dir, &address).await?;
-        let note = if made { "; new, in" } else { "; in" };
-        Ok((address, format!("{note} {}", dir.display())))
+        let dir = embedded_volume::folder(self.args.process.data_dir.as_deref())?;
+        let url = embedded_volume::meta_url(&dir)?;
+        let created = embedded_volume::ensure(&dir, &url).await?;
+        let note = if created { "; new, in" } else { "; in" };
+        Ok((url, format!("{note} {}", dir.display())))
     }
 
-    async fn connect(&self, address: &Address, point: &Path) -> anyhow::Result<Arc<Meta>> {
+    async fn connect(&self, url: &MetaUrl, point: &Path) -> anyhow::Result<Arc<Meta>> {
         let point = point.to_string_lossy();
         let (deletes, read_only) = (self.args.storage.max_deletes, self.args.is_read_only());
         let options = self.args.meta.options(&self.args.meta_cache, &point, deletes, read_only);
-        info!("metadata is in {address}");
-        let meta = Meta::connect(address.expose(), options).await;
-        meta.with_context(|| format!("cannot open the volume at {address}"))
+        info!("metadata is in {url}");
+        let meta = Meta::connect(url.expose(), options).await;
+        meta.with_context(|| format!("cannot open the volume at {url}"))
     }
 
-    async fn start(&self, meta: &Arc<Meta>, point: &Path) -> anyhow::Result<Served> {
+    async fn start(&self, meta: &Arc<Meta>, point: &Path) -> anyhow::Result<ServedMount> {
         let root = match &self.args.meta.subdir {
             Some(subdir) => {
                 meta.ensure_dir(subdir).await.with_context(|| format!("--subdir {subdir}"))?
@@ -115,7 +116,7 @@ impl Mount {
         let setting = meta.context().setting();
         let shown_point = point.to_string_lossy().into_owned();
         let registry = self.args.metrics.registry(&shown_point, &setting.name)?;
-        usage::register(&registry)?;
+        process_metrics::register(&registry)?;
         let overrides = self.args.storage.overrides(&setting, Overrides::from_environment()?)?;
         if self.args.storage.check_storage {
             check_storage(meta, &overrides).await?;
@@ -124,11 +125,14 @@ impl Mount {
             Some(options) => Some(Cache::open(options).await?),
             None => None,
         };
-        let listener = self.listen().await;
-        meta.start(Registration::New).await.context("registering the mount")?;
+        let listener = self.listen_for_metrics().await;
+        meta.start(Registration::New).await.context("cannot register the session")?;
         let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-        let config =
-            self.args.shown(meta, &shown_point, address.map(|address| address.to_string()))?;
+        let config = self.args.config_file(
+            meta,
+            &shown_point,
+            address.map(|address| address.to_string()),
+        )?;
         let options = VolumeOptions {
             storage: overrides,
             data: self.args.cache.data(&self.args.storage, self.args.is_read_only()),
@@ -147,11 +151,11 @@ impl Mount {
             mount: self.args.fuse.mount(
                 &setting,
                 self.args.is_read_only(),
-                self.args.general.force,
+                self.args.process.force,
             ),
             wishes: self.args.fuse.wishes(&setting),
             setup: Setup::default(),
-            memory: Budget::new(TABLES),
+            memory: Budget::new(HANDLE_MEMORY),
             shown: Shown::All,
             config,
             registry: None,
@@ -159,19 +163,19 @@ impl Mount {
         let mounted = match Mounted::start(Arc::clone(&volume), request).await {
             Ok(mounted) => mounted,
             Err(error) => {
-                // What goes wrong while cleaning up would hide why it was begun.
+                // An error of the cleanup must not hide the error that caused it.
                 if let Err(error) = volume.close(false).await {
                     warn!(%error, "cannot close the volume");
                 }
                 return Err(error.into());
             }
         };
-        let scrapes = listener.map(|listener| scrapes(listener, registry));
-        Ok(Served { mounted, volume, cache, _scrapes: scrapes })
+        let metrics_server = listener.map(|listener| serve_metrics(listener, registry));
+        Ok(ServedMount { mounted, volume, cache, _metrics_server: metrics_server })
     }
 
-    /// A mount without metrics is better than none.
-    async fn listen(&self) -> Option<TcpListener> {
+    /// Listens for metrics requests. A failure is only logged: the mount works without metrics.
+    async fn listen_for_metrics(&self) -> Option<TcpListener> {
         let listener = match self.args.metrics.address() {
             Ok((address, any_port)) => {
                 metrics_http::listen(address, metrics_http::METRICS_PATH, any_port)
@@ -184,43 +188,50 @@ impl Mount {
     }
 }
 
-/// Who waits hears it; in the foreground, the log has said it.
-fn tell(caller: &mut Option<Caller>, ready: &str) -> anyhow::Result<()> {
-    let Some(caller) = caller.take() else { return Ok(()) };
-    // The file system that we were started in can be unmounted from now on.
-    std::env::set_current_dir("/").context("leaving the working directory")?;
-    caller.ready(ready)
+/// Reports to the waiting parent, if this process runs in the background.
+fn report_ready(parent: &mut Option<Parent>, ready: &str) -> anyhow::Result<()> {
+    let Some(parent) = parent.take() else { return Ok(()) };
+    // So that the file system of the working directory can be unmounted.
+    std::env::set_current_dir("/").context("cannot change to the root directory")?;
+    parent.report_ready(ready)
 }
 
-impl Served {
-    /// Waits for the end; answers also whether everything is to be uploaded before it.
-    async fn wait(&self, meta: &Meta, signals: &mut Signals) -> (Why, bool) {
+impl ServedMount {
+    /// Waits until the mount has to end, and returns why, and whether to upload everything before.
+    async fn wait(&self, meta: &Meta, signals: &mut Signals) -> (EndReason, bool) {
         let mut flush = false;
         let (ended, lost) = (self.mounted.ended(), meta.lost());
         tokio::pin!(ended, lost);
         loop {
-            // Signals first: one may be about the end that comes right after it.
+            // Signals first: a flush request precedes the unmount it is for.
             tokio::select! {
                 biased;
-                asked = signals.next_of_all() => match asked {
-                    Asked::Flush => flush = true,
-                    Asked::End(signal) => return (Why::Signal(signal), flush),
+                action = signals.next_action() => match action {
+                    SignalAction::Flush => flush = true,
+                    SignalAction::Stop(signal) => return (EndReason::Signal(signal), flush),
                 },
-                end = &mut ended => return (Why::Ended(end), flush),
-                error = &mut lost => return (Why::Lost(error), flush),
+                end = &mut ended => return (EndReason::Ended(end), flush),
+                error = &mut lost => return (EndReason::Lost(error), flush),
             }
         }
     }
 
-    /// Unmounts and stores what is dirty, unless a second signal says not to.
-    async fn end(self, why: Why, flush: bool, signals: &mut Signals) -> anyhow::Result<()> {
-        service::stopping();
-        match &why {
-            Why::Signal(name) => info!("{name}: unmounting"),
-            Why::Ended(End::Unmounted) => info!("unmounted"),
-            Why::Ended(end) => warn!("the mount is gone: {end:?}"),
-            Why::Lost(error) => warn!(%error, "the volume is not ours any more: unmounting"),
-            Why::Unwanted => info!("unmounting"),
+    /// Unmounts and stores dirty data; a second signal skips the rest.
+    async fn end(
+        self,
+        reason: EndReason,
+        flush: bool,
+        signals: &mut Signals,
+    ) -> anyhow::Result<()> {
+        sd_notify::stopping();
+        match &reason {
+            EndReason::Signal(name) => info!("{name}: unmounting"),
+            EndReason::Ended(End::Unmounted) => info!("unmounted"),
+            EndReason::Ended(end) => warn!("the mount ended: {end:?}"),
+            EndReason::Lost(error) => {
+                warn!(%error, "this client may not use the volume any more: unmounting")
+            }
+            EndReason::Abandoned => info!("unmounting"),
         }
         let closing = async {
             let stored = self.mounted.close().await;
@@ -234,25 +245,28 @@ impl Served {
             closed = closing => {
                 closed.context("not everything could be stored").map_err(|e| Exit::Unflushed.with(e))?;
             }
-            signal = signals.next() => {
-                let error = anyhow!("{signal} again: ended before everything was stored");
+            signal = signals.next_stop() => {
+                let error = anyhow!("received {signal} again: exiting before everything was stored");
                 return Err(Exit::Unflushed.with(error));
             }
         }
-        match why {
-            Why::Signal(_) | Why::Unwanted | Why::Ended(End::Unmounted | End::Stopped) => Ok(()),
-            Why::Ended(End::Aborted) => {
-                Err(Exit::Cut.with(anyhow!("the connection to the kernel was cut")))
+        match reason {
+            EndReason::Signal(_)
+            | EndReason::Abandoned
+            | EndReason::Ended(End::Unmounted | End::Stopped) => Ok(()),
+            EndReason::Ended(End::Aborted) => {
+                Err(Exit::Disconnected.with(anyhow!("the connection to the kernel was aborted")))
             }
-            Why::Ended(End::Failed(errno)) => {
-                Err(Exit::Cut.with(anyhow!("the connection to the kernel failed: {errno}")))
+            EndReason::Ended(End::Failed(errno)) => {
+                Err(Exit::Disconnected
+                    .with(anyhow!("the connection to the kernel failed: {errno}")))
             }
-            Why::Lost(error) => Err(Exit::Lost.with(error.into())),
+            EndReason::Lost(error) => Err(Exit::Lost.with(error.into())),
         }
     }
 }
 
-fn scrapes(listener: TcpListener, registry: Registry) -> AbortOnDropHandle<()> {
+fn serve_metrics(listener: TcpListener, registry: Registry) -> AbortOnDropHandle<()> {
     let answer =
         move |method: &Method, path: &str| metrics_http::respond(method, path, &registry.gather());
     AbortOnDropHandle::new(tokio::spawn(metrics_http::serve(
@@ -262,7 +276,7 @@ fn scrapes(listener: TcpListener, registry: Registry) -> AbortOnDropHandle<()> {
     )))
 }
 
-/// Finds out now what would fail later.
+/// Tests the object storage (`--check-storage`).
 async fn check_storage(meta: &Meta, overrides: &Overrides) -> anyhow::Result<()> {
     let store = object::open(&spec(&meta.context().setting(), overrides)?)?;
     let tested = object::probe(store.as_ref(), 0, true).await;

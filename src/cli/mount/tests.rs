@@ -442,7 +442,7 @@ fn what_is_wrong_is_refused_by_name() {
 fn labels_of_metrics_can_be_added() {
     let mount = parse(&["--custom-labels=zone:a;rack:7"]);
     let registry = mount.args.metrics.registry("/mnt/jfs", "vol").unwrap();
-    super::usage::register(&registry).unwrap();
+    super::process_metrics::register(&registry).unwrap();
     let found = registry.gather();
     let labels: Vec<String> = found[0].get_metric()[0]
         .get_label()
@@ -467,7 +467,8 @@ async fn the_config_that_tools_read_has_the_go_clients_fields() {
     let meta = Meta::attach(&url, crate::meta::Options::default()).await.unwrap();
     meta.init(setting, false).await.unwrap();
     meta.load().await.unwrap();
-    let shown = mount.args.shown(&meta, "/mnt/jfs", Some("127.0.0.1:9567".to_owned())).unwrap();
+    let shown =
+        mount.args.config_file(&meta, "/mnt/jfs", Some("127.0.0.1:9567".to_owned())).unwrap();
     let names = |value: &Value| -> Vec<String> {
         value.as_object().unwrap().keys().map(ToString::to_string).collect()
     };

@@ -1,7 +1,7 @@
-//! The beginning of the program, while it has but one thread: reading its arguments, going to the
+//! The start of the program, while it has a single thread: parsing arguments, moving to the
 //! background, logging.
 
-mod helper;
+mod mount_helper;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -10,72 +10,74 @@ use clap::{CommandFactory, FromArgMatches};
 use tracing::error;
 
 use super::exit::Exit;
-use super::launch::Caller;
-use super::{Cli, Command, launch};
-use crate::options::arguments;
-use helper::Asked;
+use super::relaunch::Parent;
+use super::{Cli, Command, relaunch};
+use crate::options::go_syntax;
+use mount_helper::HelperAction;
 
-/// What mount(8) expects of its helpers: a mistake of the caller, and a mount that failed.
+/// Exit statuses that mount(8) expects of its helpers: a wrong invocation, and a failed mount.
 const HELPER_USAGE: u8 = 1;
 const HELPER_FAILED: u8 = 32;
 
-/// A program that has begun.
+/// A program whose arguments are parsed and whose log is set up.
 pub struct Program {
     cli: Cli,
     words: Vec<OsString>,
-    caller: Option<Caller>,
+    parent: Option<Parent>,
 }
 
 impl Program {
-    /// Answers how the program ends, if that is all there was to do.
+    /// Starts the program. Returns its exit code as an error if there is nothing left to run.
     pub fn begin(words: Vec<OsString>) -> Result<Self, ExitCode> {
-        match launch::passed_on() {
-            Ok(Some((words, caller))) => {
+        match relaunch::received_arguments() {
+            Ok(Some((words, parent))) => {
                 let cli = parse(&words, false)?;
                 cli.log().start();
                 if let Command::Mount(mount) = &cli.command {
-                    mount.settle();
+                    mount.set_up_process();
                 }
-                Ok(Self { cli, words, caller })
+                Ok(Self { cli, words, parent })
             }
             Ok(None) => Self::first(words),
-            Err(error) => Err(failed(&error.context("what the first program passed on"))),
+            Err(error) => {
+                Err(failed(&error.context("cannot receive the arguments from the first process")))
+            }
         }
     }
 
     fn first(words: Vec<OsString>) -> Result<Self, ExitCode> {
-        let helps = helper::is_helper(words.first());
-        let words = if helps { asked(&words)? } else { words };
-        let words = arguments::spelled(&Cli::command(), words);
-        let cli = parse(&words, helps)?;
+        let is_helper = mount_helper::is_helper(words.first());
+        let words = if is_helper { translate_for_mount(&words)? } else { words };
+        let words = go_syntax::to_clap_syntax(&Cli::command(), words);
+        let cli = parse(&words, is_helper)?;
         cli.log().start();
         if let Command::Mount(mount) = &cli.command {
-            if let Err(error) = mount.is_sound() {
+            if let Err(error) = mount.validate() {
                 eprintln!(
                     "jfs-mount: {error:#}\n\nFor more information, try 'jfs-mount mount --help'."
                 );
-                return Err(number(if helps { HELPER_USAGE } else { Exit::Usage.number() }));
+                return Err(exit_code(if is_helper { HELPER_USAGE } else { Exit::Usage.number() }));
             }
             if mount.is_background() {
-                return Err(in_background(&cli, &words, helps));
+                return Err(in_background(&cli, &words, is_helper));
             }
-            if launch::has_password(&words) {
-                return Err(failed(&launch::without_passwords(&words)));
+            if relaunch::has_password(&words) {
+                return Err(failed(&relaunch::exec_without_passwords(&words)));
             }
-            mount.settle();
+            mount.set_up_process();
         }
-        Ok(Self { cli, words, caller: None })
+        Ok(Self { cli, words, parent: None })
     }
 
-    /// Does what was asked for. The rest of the program has any threads it likes.
+    /// Runs the subcommand. From here on the program may have any number of threads.
     pub async fn run(self) -> ExitCode {
-        let Self { cli, words, mut caller } = self;
-        let Err(error) = cli.run(&words, &mut caller).await else { return Exit::Done.into() };
+        let Self { cli, words, mut parent } = self;
+        let Err(error) = cli.run(&words, &mut parent).await else { return Exit::Done.into() };
         let exit = Exit::of(&error);
-        match caller.take() {
-            Some(caller) => {
+        match parent.take() {
+            Some(parent) => {
                 error!("{error:#}");
-                caller.failed(exit, &format!("{error:#}"));
+                parent.report_failure(exit, &format!("{error:#}"));
             }
             None => eprintln!("jfs-mount: {error:#}"),
         }
@@ -83,37 +85,37 @@ impl Program {
     }
 }
 
-fn asked(words: &[OsString]) -> Result<Vec<OsString>, ExitCode> {
-    match helper::translate(&Cli::command(), words) {
-        Ok(Asked::Mount(words)) => Ok(words),
-        Ok(Asked::Nothing) => Err(Exit::Done.into()),
+fn translate_for_mount(words: &[OsString]) -> Result<Vec<OsString>, ExitCode> {
+    match mount_helper::translate(&Cli::command(), words) {
+        Ok(HelperAction::Mount(words)) => Ok(words),
+        Ok(HelperAction::Nothing) => Err(Exit::Done.into()),
         Err(error) => {
             eprintln!("mount.juicefs: {error:#}");
-            Err(number(HELPER_USAGE))
+            Err(exit_code(HELPER_USAGE))
         }
     }
 }
 
-/// Clap says what is wrong, or what it was asked about.
-fn parse(words: &[OsString], helps: bool) -> Result<Cli, ExitCode> {
+/// Parses the words; clap prints its own errors, and help and version texts.
+fn parse(words: &[OsString], is_helper: bool) -> Result<Cli, ExitCode> {
     let matches = Cli::command().try_get_matches_from(words);
     matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
         let _ = error.print();
         match error.exit_code() {
             0 => Exit::Done.into(),
-            _ if helps => number(HELPER_USAGE),
+            _ if is_helper => exit_code(HELPER_USAGE),
             _ => Exit::Usage.into(),
         }
     })
 }
 
-fn in_background(cli: &Cli, words: &[OsString], helps: bool) -> ExitCode {
+fn in_background(cli: &Cli, words: &[OsString], is_helper: bool) -> ExitCode {
     let Command::Mount(mount) = &cli.command else { return Exit::Failed.into() };
-    if let Err(error) = mount.warn() {
+    if let Err(error) = mount.log_warnings() {
         return failed(&error);
     }
     let log = mount.log_file();
-    let (code, text) = match launch::in_background(words, &log) {
+    let (code, text) = match relaunch::start_in_background(words, &log) {
         Ok(answer) => answer,
         Err(error) => (Exit::Failed.number(), format!("{error:#}")),
     };
@@ -125,7 +127,7 @@ fn in_background(cli: &Cli, words: &[OsString], helps: bool) -> ExitCode {
         return Exit::Done.into();
     }
     eprintln!("jfs-mount: {text}");
-    number(if helps { HELPER_FAILED } else { code })
+    exit_code(if is_helper { HELPER_FAILED } else { code })
 }
 
 fn failed(error: &anyhow::Error) -> ExitCode {
@@ -133,6 +135,6 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     Exit::of(error).into()
 }
 
-fn number(code: u8) -> ExitCode {
+fn exit_code(code: u8) -> ExitCode {
     ExitCode::from(code)
 }

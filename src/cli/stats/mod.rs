@@ -1,13 +1,12 @@
-//! `stats`: what a mount does, second by second.
+//! `stats`: prints the activity of a mount, second by second.
 
-mod cell;
+mod cell_format;
 mod schema;
 
-use std::collections::HashMap;
 use std::fs;
 use std::io::{IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -15,12 +14,11 @@ use clap::Args;
 use serde_json::{Map, Value};
 use tokio::time::{MissedTickBehavior, interval};
 
-use cell::Paint;
+use super::stats_file::{self, Metrics};
+use cell_format::Paint;
 use schema::Section;
 
-/// What the file is called, where names have a prefix and where not.
-const NAMES: [&str; 2] = [".jfs.stats", ".stats"];
-/// The number of a mount's root.
+/// The inode of a mount's root.
 const ROOT: u64 = 1;
 /// Lines between two headers.
 const PAGE: u64 = 30;
@@ -40,34 +38,30 @@ pub struct Stats {
     /// Show more columns from 1 on
     #[arg(short = 'l', long, value_name = "LEVEL", default_value_t = 0)]
     verbosity: u8,
-    /// Lines to show; 0: until interrupted
+    /// Lines to show; 0 for until interrupted
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     count: u64,
-    /// An object in JSON instead of each line; rates by second, times in milliseconds
+    /// Print each line as a JSON object; rates per second, times in milliseconds
     #[arg(long)]
     json: bool,
 }
 
-/// Figures by their names, those of one name added up.
-type Figures = HashMap<String, f64>;
-
 impl Stats {
     pub async fn run(self) -> anyhow::Result<()> {
         let found = fs::metadata(&self.point)
-            .with_context(|| format!("cannot look at {}", self.point.display()))?;
+            .with_context(|| format!("cannot stat {}", self.point.display()))?;
         if found.ino() != ROOT {
-            bail!("{} is not where a volume is mounted", self.point.display());
+            bail!("{} is not a mount point of a volume", self.point.display());
         }
         let sections = schema::sections(&self.schema, self.verbosity)?;
         let paint = Paint::new(std::io::stdout().is_terminal() && !self.json);
         let mut ticks = interval(Duration::from_secs(self.interval));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first shows what has been so far.
-        let mut before = Figures::new();
+        let mut before = Metrics::new();
         for line in 0.. {
             ticks.tick().await;
-            let now = read(&self.point)?;
-            // Against itself, the first line shows rates of nothing, and what is now.
+            let now = stats_file::read(&self.point)?;
+            // Compared with itself, the first line shows current levels, and zero for rates.
             let since = if line == 0 { &now } else { &before };
             let text = if self.json {
                 object(&sections, since, &now, self.interval as f64).to_string()
@@ -76,7 +70,7 @@ impl Stats {
                 let row = schema::row(&sections, since, &now, self.interval as f64, paint);
                 header.unwrap_or_default() + &row
             };
-            // Whoever reads this may have had enough.
+            // The reader of a pipe may have closed it.
             if writeln!(std::io::stdout(), "{text}").is_err() {
                 return Ok(());
             }
@@ -89,36 +83,15 @@ impl Stats {
     }
 }
 
-fn read(point: &Path) -> anyhow::Result<Figures> {
-    let prefixed = point.join(NAMES[0]);
-    let file = if prefixed.exists() { prefixed } else { point.join(NAMES[1]) };
-    let text =
-        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    Ok(parse(&text))
-}
-
-fn parse(text: &str) -> Figures {
-    let mut figures = Figures::new();
-    for line in text.lines() {
-        let mut words = line.split_whitespace();
-        if let (Some(name), Some(value), None) = (words.next(), words.next(), words.next())
-            && let Ok(value) = value.parse::<f64>()
-        {
-            *figures.entry(name.to_owned()).or_default() += value;
-        }
-    }
-    figures
-}
-
-fn object(sections: &[Section], before: &Figures, now: &Figures, seconds: f64) -> Value {
+fn object(sections: &[Section], before: &Metrics, now: &Metrics, seconds: f64) -> Value {
     let mut all = Map::new();
     all.insert("time".to_owned(), chrono::Utc::now().to_rfc3339().into());
     for section in sections {
-        let mut figures = Map::new();
+        let mut values = Map::new();
         for (name, value) in section.values(before, now, seconds) {
-            figures.insert(name, value.into());
+            values.insert(name, value.into());
         }
-        all.insert(section.name.to_owned(), figures.into());
+        all.insert(section.name.to_owned(), values.into());
     }
     Value::Object(all)
 }
@@ -128,17 +101,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_of_one_name_are_added_up() {
-        let figures = parse("a 1\na 2.5\nb 7\nbroken\nc x\nd 1 2\n");
-        assert_eq!(figures, Figures::from([("a".to_owned(), 3.5), ("b".to_owned(), 7.0)]));
-    }
-
-    #[test]
-    fn a_script_gets_rates_and_times() {
+    fn json_has_rates_and_latencies() {
         let sections = schema::sections("f", 0).unwrap();
         let ops = "juicefs_fuse_ops_durations_histogram_seconds";
-        let before = Figures::from([(format!("{ops}_total"), 10.0), (format!("{ops}_sum"), 1.0)]);
-        let now = Figures::from([
+        let before = Metrics::from([(format!("{ops}_total"), 10.0), (format!("{ops}_sum"), 1.0)]);
+        let now = Metrics::from([
             (format!("{ops}_total"), 30.0),
             (format!("{ops}_sum"), 1.5),
             ("juicefs_fuse_read_size_bytes_sum".to_owned(), 4096.0),

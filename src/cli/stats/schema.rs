@@ -1,10 +1,10 @@
-//! Which figures are shown, in which sections and columns.
+//! The sections and columns of the output, and the metrics they show.
 
 use anyhow::bail;
 use chrono::Local;
 
-use super::Figures;
-use super::cell::{Colour, Paint};
+use super::cell_format::{Color, Paint};
+use crate::cli::stats_file::Metrics;
 
 /// How the current time is written.
 const CLOCK: &str = "%m-%d %H:%M:%S";
@@ -12,47 +12,47 @@ const CLOCK_WIDTH: usize = 14;
 
 pub struct Section {
     pub name: &'static str,
-    items: Vec<Item>,
+    columns: Vec<Column>,
 }
 
-/// A figure and its column.
-struct Item {
+/// A column and the metric that it shows.
+struct Column {
     /// At most five letters.
-    nick: &'static str,
-    figure: &'static str,
-    shape: Shape,
+    title: &'static str,
+    metric: &'static str,
+    kind: ColumnKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum ColumnKind {
     /// The time of day.
     Clock,
     /// Bytes at this moment.
     Level,
-    /// Bytes by second.
+    /// Bytes per second.
     Bytes,
-    /// A count by second.
+    /// A count per second.
     Count,
-    /// Seconds of processors by second.
+    /// CPU seconds per second.
     Cpu,
-    /// A count by second, and how long each took on the average.
+    /// A count per second, and the average latency.
     Times,
 }
 
-/// The sections of a schema's letters.
+/// Returns the sections for the letters of `--schema`.
 pub fn sections(letters: &str, verbosity: u8) -> anyhow::Result<Vec<Section>> {
     let sections = letters.chars().map(|letter| section(letter, verbosity > 0));
     let sections = sections.collect::<anyhow::Result<Vec<_>>>()?;
     if sections.is_empty() {
-        bail!("--schema names no section");
+        bail!("--schema is empty: use letters of tufmcog");
     }
     Ok(sections)
 }
 
 fn section(letter: char, verbose: bool) -> anyhow::Result<Section> {
-    use Shape::{Bytes, Clock, Count, Cpu, Level, Times};
-    // Name, and for each column: whether it shows only with more verbosity, and what it is.
-    let (name, items): (_, &[(bool, &str, &str, Shape)]) = match letter {
+    use ColumnKind::{Bytes, Clock, Count, Cpu, Level, Times};
+    // The name, and for each column: whether it needs --verbosity, its title, metric and kind.
+    let (name, columns): (_, &[(bool, &str, &str, ColumnKind)]) = match letter {
         't' => ("system", &[(false, "time", "", Clock)]),
         'u' => (
             "usage",
@@ -103,115 +103,117 @@ fn section(letter: char, verbose: bool) -> anyhow::Result<Section> {
                 (false, "sys", "juicefs_go_memstats_sys_bytes", Level),
             ],
         ),
-        other => bail!("--schema: there is no section {other:?}; use letters of tufmcog"),
+        other => bail!("--schema: unknown section {other:?}; use letters of tufmcog"),
     };
-    let items = items.iter().filter(|(detail, ..)| verbose || !detail);
-    let items = items.map(|(_, nick, figure, shape)| Item { nick, figure, shape: *shape });
-    Ok(Section { name, items: items.collect() })
+    let columns = columns.iter().filter(|(detail, ..)| verbose || !detail);
+    let columns = columns.map(|(_, title, metric, kind)| Column { title, metric, kind: *kind });
+    Ok(Section { name, columns: columns.collect() })
 }
 
-/// Two lines above the columns.
+/// Returns the two header lines.
 pub fn header(sections: &[Section], paint: Paint) -> String {
     let mut names = Vec::new();
     let mut columns = Vec::new();
     for section in sections {
-        let mut nicks = Vec::new();
-        for item in &section.items {
-            match item.shape {
-                Shape::Clock => nicks.push(centred(item.nick, CLOCK_WIDTH, ' ')),
-                Shape::Times => {
-                    nicks.push(centred(item.nick, 5, ' '));
-                    nicks.push(" lat ".to_owned());
+        let mut titles = Vec::new();
+        for column in &section.columns {
+            match column.kind {
+                ColumnKind::Clock => titles.push(center(column.title, CLOCK_WIDTH, ' ')),
+                ColumnKind::Times => {
+                    titles.push(center(column.title, 5, ' '));
+                    titles.push(" lat ".to_owned());
                 }
-                _ => nicks.push(centred(item.nick, 5, ' ')),
+                _ => titles.push(center(column.title, 5, ' ')),
             }
         }
-        let width = nicks.iter().map(String::len).sum::<usize>() + nicks.len() - 1;
-        names.push(paint.dark(&centred(section.name, width, '-'), Colour::Blue));
-        let nicks: Vec<String> =
-            nicks.iter().map(|nick| paint.underlined(nick, Colour::Blue)).collect();
-        columns.push(nicks.join(" "));
+        let width = titles.iter().map(String::len).sum::<usize>() + titles.len() - 1;
+        names.push(paint.dark(&center(section.name, width, '-'), Color::Blue));
+        let titles: Vec<String> =
+            titles.iter().map(|title| paint.underlined(title, Color::Blue)).collect();
+        columns.push(titles.join(" "));
     }
-    let bar = paint.dark("|", Colour::Blue);
+    let bar = paint.dark("|", Color::Blue);
     format!("{}\n{}", names.join(" "), columns.join(&bar))
 }
 
-/// What happened between two looks, `seconds` apart.
+/// Returns the line for what changed between two readings, `seconds` apart.
 pub fn row(
     sections: &[Section],
-    before: &Figures,
-    now: &Figures,
+    before: &Metrics,
+    now: &Metrics,
     seconds: f64,
     paint: Paint,
 ) -> String {
     let sections = sections.iter().map(|section| {
-        let cells = section.items.iter().map(|item| item.cell(before, now, seconds, paint));
+        let cells = section.columns.iter().map(|column| column.cell(before, now, seconds, paint));
         cells.collect::<Vec<_>>().join(" ")
     });
-    sections.collect::<Vec<_>>().join(&paint.dark("|", Colour::Blue))
+    sections.collect::<Vec<_>>().join(&paint.dark("|", Color::Blue))
 }
 
 impl Section {
-    /// The same for scripts.
-    pub fn values(&self, before: &Figures, now: &Figures, seconds: f64) -> Vec<(String, f64)> {
+    /// Returns the values of a row for JSON.
+    pub fn values(&self, before: &Metrics, now: &Metrics, seconds: f64) -> Vec<(String, f64)> {
         let mut values = Vec::new();
-        for item in self.items.iter().filter(|item| item.shape != Shape::Clock) {
-            values.push((item.nick.to_owned(), item.rate(before, now, seconds)));
-            if item.shape == Shape::Times {
-                values.push((format!("{}_lat", item.nick), item.latency(before, now)));
+        for column in self.columns.iter().filter(|column| column.kind != ColumnKind::Clock) {
+            values.push((column.title.to_owned(), column.rate(before, now, seconds)));
+            if column.kind == ColumnKind::Times {
+                values.push((format!("{}_lat", column.title), column.latency(before, now)));
             }
         }
         values
     }
 }
 
-impl Item {
-    fn cell(&self, before: &Figures, now: &Figures, seconds: f64, paint: Paint) -> String {
+impl Column {
+    fn cell(&self, before: &Metrics, now: &Metrics, seconds: f64, paint: Paint) -> String {
         let rate = self.rate(before, now, seconds);
-        match self.shape {
-            Shape::Clock => paint.dark(&Local::now().format(CLOCK).to_string(), Colour::White),
-            Shape::Level | Shape::Bytes => paint.amount(rate, true),
-            Shape::Count => paint.amount(rate, false),
-            Shape::Cpu => paint.share(rate),
-            Shape::Times => {
+        match self.kind {
+            ColumnKind::Clock => paint.dark(&Local::now().format(CLOCK).to_string(), Color::White),
+            ColumnKind::Level | ColumnKind::Bytes => paint.amount(rate, true),
+            ColumnKind::Count => paint.amount(rate, false),
+            ColumnKind::Cpu => paint.share(rate),
+            ColumnKind::Times => {
                 let latency = paint.time(self.latency(before, now));
                 format!("{} {latency}", paint.amount(rate, false))
             }
         }
     }
 
-    fn rate(&self, before: &Figures, now: &Figures, seconds: f64) -> f64 {
-        match self.shape {
-            Shape::Clock => 0.0,
-            Shape::Level => value(now, self.figure),
-            Shape::Times => grown(before, now, &format!("{}_total", self.figure)) / seconds,
-            Shape::Bytes | Shape::Count | Shape::Cpu => grown(before, now, self.figure) / seconds,
+    fn rate(&self, before: &Metrics, now: &Metrics, seconds: f64) -> f64 {
+        match self.kind {
+            ColumnKind::Clock => 0.0,
+            ColumnKind::Level => value(now, self.metric),
+            ColumnKind::Times => increase(before, now, &format!("{}_total", self.metric)) / seconds,
+            ColumnKind::Bytes | ColumnKind::Count | ColumnKind::Cpu => {
+                increase(before, now, self.metric) / seconds
+            }
         }
     }
 
-    /// Milliseconds, on the average.
-    fn latency(&self, before: &Figures, now: &Figures) -> f64 {
-        let count = grown(before, now, &format!("{}_total", self.figure));
-        let took = grown(before, now, &format!("{}_sum", self.figure));
+    /// Returns the average in milliseconds.
+    fn latency(&self, before: &Metrics, now: &Metrics) -> f64 {
+        let count = increase(before, now, &format!("{}_total", self.metric));
+        let took = increase(before, now, &format!("{}_sum", self.metric));
         if count > 0.0 { took * 1000.0 / count } else { 0.0 }
     }
 }
 
-fn value(figures: &Figures, name: &str) -> f64 {
-    if let Some(value) = figures.get(name) {
+fn value(metrics: &Metrics, name: &str) -> f64 {
+    if let Some(value) = metrics.get(name) {
         return *value;
     }
-    // One by method, perhaps.
+    // It may be split by method.
     let below = format!("{name}_");
-    figures.iter().filter(|(name, _)| name.starts_with(&below)).map(|(_, value)| value).sum()
+    metrics.iter().filter(|(name, _)| name.starts_with(&below)).map(|(_, value)| value).sum()
 }
 
-fn grown(before: &Figures, now: &Figures, name: &str) -> f64 {
+fn increase(before: &Metrics, now: &Metrics, name: &str) -> f64 {
     (value(now, name) - value(before, name)).max(0.0)
 }
 
-/// In the middle, with a letter around it.
-fn centred(text: &str, width: usize, around: char) -> String {
+/// Centers `text`, padded with `around`.
+fn center(text: &str, width: usize, around: char) -> String {
     let left = width.saturating_sub(text.len()).div_ceil(2);
     let right = width.saturating_sub(text.len() + left);
     let side = |count| std::iter::repeat_n(around, count).collect::<String>();
@@ -223,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_header_is_that_of_juicefs() {
+    fn the_default_header_is_that_of_juicefs() {
         let header = header(&sections("ufmco", 0).unwrap(), Paint::new(false));
         let expected = "\
 ------usage------ ----------fuse--------- ----meta--- -blockcache ---object--
@@ -232,38 +234,38 @@ mod tests {
     }
 
     #[test]
-    fn columns_stay_below_their_headers() {
+    fn columns_align_with_their_headers() {
         for verbosity in [0, 1] {
             let sections = sections("tufmcog", verbosity).unwrap();
             let header = header(&sections, Paint::new(false));
-            let row = row(&sections, &Figures::new(), &Figures::new(), 1.0, Paint::new(false));
+            let row = row(&sections, &Metrics::new(), &Metrics::new(), 1.0, Paint::new(false));
             let widths: Vec<usize> = header.lines().map(str::len).collect();
             assert_eq!(widths, [row.len(), row.len()]);
         }
     }
 
     #[test]
-    fn rates_are_by_second_and_levels_as_they_are() {
+    fn rates_are_per_second_and_levels_are_current() {
         let sections = sections("uc", 0).unwrap();
-        let figures = |cpu: f64, mem: f64, hit: f64| {
-            Figures::from([
+        let metrics = |cpu: f64, mem: f64, hit: f64| {
+            Metrics::from([
                 ("juicefs_cpu_usage".to_owned(), cpu),
                 ("juicefs_memory".to_owned(), mem),
                 ("juicefs_blockcache_hit_bytes".to_owned(), hit),
             ])
         };
-        let (before, now) = (figures(1.0, 9e9, 0.0), figures(2.0, 2048.0, 8192.0));
+        let (before, now) = (metrics(1.0, 9e9, 0.0), metrics(2.0, 2048.0, 8192.0));
         let row = row(&sections, &before, &now, 4.0, Paint::new(false));
         assert_eq!(row, "25.0% 2048B    0 |2048B    0 ");
     }
 
     #[test]
-    fn figures_by_method_are_added_up() {
-        let figures = Figures::from([
+    fn metrics_by_method_are_summed() {
+        let metrics = Metrics::from([
             ("juicefs_transaction_restart_Mknod".to_owned(), 3.0),
             ("juicefs_transaction_restart_Write".to_owned(), 4.0),
         ]);
-        assert!((value(&figures, "juicefs_transaction_restart") - 7.0).abs() < 1e-9);
+        assert!((value(&metrics, "juicefs_transaction_restart") - 7.0).abs() < 1e-9);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! `umount`: takes a mount down, whoever serves it and whether or not it still answers.
+//! `umount`: unmounts a volume, served by this or the Go client, whether or not the mount responds.
 
-mod busy;
-mod staged;
-mod told;
+mod mount_process;
+mod mount_users;
+mod staged_blocks;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,27 +15,28 @@ use super::exit::Exit;
 use super::progress::Progress;
 use crate::fuse::{self, Mounted, Unmount};
 use crate::options::sizes::Bytes;
-use busy::users;
-use staged::Staged;
-use told::Told;
+use mount_process::MountProcess;
+use mount_users::mount_users;
+use staged_blocks::StagedBlocks;
 
-/// For the process to store what it holds after the mount is gone.
-const ENDING: Duration = Duration::from_mins(5);
-/// A file that was closed a moment ago may still be on its way.
-const TRIES: u32 = 10;
-const PAUSE: Duration = Duration::from_millis(100);
-/// Users that are named.
-const NAMED: usize = 10;
+/// How long the process may take to store buffered data after the unmount.
+const EXIT_TIMEOUT: Duration = Duration::from_mins(5);
+/// Attempts while the mount is busy without a visible user: the kernel may still be releasing a file
+/// that was just closed.
+const ATTEMPTS: u32 = 10;
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// Most processes named in the error message.
+const NAMED_USERS: usize = 10;
 
 #[derive(Debug, Args)]
 pub struct Umount {
     /// The directory where the volume is mounted
     #[arg(value_name = "MOUNTPOINT")]
     point: PathBuf,
-    /// Also if it is in use, or does not answer: it is out of sight at once
+    /// Unmount even if it is in use or does not respond; the mount point is free at once
     #[arg(short, long)]
     force: bool,
-    /// Wait until everything that was written with --writeback is uploaded
+    /// Wait until everything written with --writeback is uploaded
     #[arg(long)]
     flush: bool,
 }
@@ -48,83 +49,83 @@ impl Umount {
     fn unmount(&self) -> anyhow::Result<()> {
         let there = self.find()?;
         let point = there.point.as_path();
-        let told = told::ask(point);
+        let process = MountProcess::of(point);
         if self.flush {
-            let told = told.context("--flush")?;
-            self.flush(point, &told)?;
+            let process = process.context("--flush")?;
+            self.flush(point, &process)?;
         } else {
-            self.take_down(point, told.is_ok())?;
-            if let Ok(told) = told
+            self.take_down(point, process.is_ok())?;
+            if let Ok(process) = process
                 && !self.force
             {
-                told.wait_for_end(ENDING);
+                process.wait_for_exit(EXIT_TIMEOUT);
             }
         }
         info!("unmounted {}", point.display());
         Ok(())
     }
 
-    /// A process of ours uploads what is staged after the mount is gone, so that nothing can come
-    /// after it. With the Go client's, all that can be done is to wait first.
-    fn flush(&self, point: &Path, told: &Told) -> anyhow::Result<()> {
-        let staged = Staged::new(told);
-        let asked = told.ask_to_flush();
+    /// A process of this client uploads the staged blocks after the unmount, when nothing can be
+    /// written any more. With the Go client, the only way is to wait before the unmount.
+    fn flush(&self, point: &Path, process: &MountProcess) -> anyhow::Result<()> {
+        let staged = StagedBlocks::new(process);
+        let asked = process.ask_to_flush();
         if !asked {
             staged.wait(&Progress::new(), || true)?;
         }
         self.take_down(point, true)?;
         if asked {
-            staged.wait(&Progress::new(), || told.is_running())?;
+            staged.wait(&Progress::new(), || process.is_running())?;
         }
-        told.wait_for_end(ENDING);
+        process.wait_for_exit(EXIT_TIMEOUT);
         match staged.bytes() {
             0 => Ok(()),
             left => Err(Exit::Unflushed.with(anyhow!(
-                "unmounted, but {} are still staged: the next mount uploads them",
+                "unmounted, but {} are still staged; the next mount uploads them",
                 Bytes(left)
             ))),
         }
     }
 
-    /// What is mounted there. Looks at the kernel's table first: the place may not answer.
+    /// Finds what is mounted there, in the kernel's mount table first: a lookup on the mount may hang.
     fn find(&self) -> anyhow::Result<Mounted> {
         let shown = self.point.display();
-        let there = fuse::mounted_at(&located(&self.point)?).or_else(|| {
+        let there = fuse::mounted_at(&resolve_parent(&self.point)?).or_else(|| {
             let resolved = std::fs::canonicalize(&self.point).ok()?;
             fuse::mounted_at(&resolved)
         });
         match there {
             Some(there) if there.kind == "fuse.juicefs" => Ok(there),
             Some(there) => {
-                bail!("{shown}: that is {} ({}), not a volume", there.source, there.kind)
+                bail!("{shown}: {} ({}) is mounted there, not a volume", there.source, there.kind)
             }
             None => bail!("{shown}: nothing is mounted there"),
         }
     }
 
-    fn take_down(&self, point: &Path, answers: bool) -> anyhow::Result<()> {
+    fn take_down(&self, point: &Path, responds: bool) -> anyhow::Result<()> {
         if self.force {
-            // One that does not answer is cut off, so that whoever waits for it is freed; any other
-            // goes when its last user does.
-            let how = if answers { Unmount::Lazy } else { Unmount::Force };
+            // Force fails all pending requests, which frees processes that wait for a dead mount; a
+            // lazy unmount completes when the last user is done.
+            let how = if responds { Unmount::Lazy } else { Unmount::Force };
             return Ok(fuse::unmount(point, how)?);
         }
         let mut refused = None;
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             match fuse::unmount(point, Unmount::Plain) {
                 Ok(()) => return Ok(()),
                 Err(error) => refused = Some(error),
             }
-            if users(point, 1).is_empty() {
-                std::thread::sleep(PAUSE);
+            if mount_users(point, 1).is_empty() {
+                std::thread::sleep(RETRY_INTERVAL);
             } else {
                 break;
             }
         }
-        let users = users(point, NAMED);
+        let users = mount_users(point, NAMED_USERS);
         let refused = refused.map_or_else(|| anyhow!("refused"), anyhow::Error::from);
         if users.is_empty() {
-            return Err(refused).context("if nothing else helps: jfs-mount umount --force");
+            return Err(refused).context("if nothing else helps, try: jfs-mount umount --force");
         }
         let shown = point.display();
         Err(Exit::Busy.with(anyhow!(
@@ -134,8 +135,8 @@ impl Umount {
     }
 }
 
-/// As the kernel's table names it, without looking at the place itself.
-fn located(point: &Path) -> anyhow::Result<PathBuf> {
+/// Resolves the mount point as the kernel's mount table names it, without a lookup on the mount.
+fn resolve_parent(point: &Path) -> anyhow::Result<PathBuf> {
     let full = std::path::absolute(point)?;
     match (full.parent(), full.file_name()) {
         (Some(dir), Some(name)) => {

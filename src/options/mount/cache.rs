@@ -1,4 +1,4 @@
-//! Options about data in memory and on the disks of this host.
+//! Options about data buffers in memory and the cache on local disks.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,15 +7,15 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use super::storage::StorageArgs;
-use super::warnings::Warnings;
+use super::{Parsed, Warnings};
 use crate::chunk::{CacheOptions, Checksum, Eviction, Hours, Options, Writeback};
+use crate::options::default_paths::{home, user_path};
 use crate::options::durations::parse_duration;
-use crate::options::home::{home, or_home};
 use crate::options::sizes::{parse_mebibytes, parse_plain_bytes};
 
-/// Less memory than this is too little for blocks to pass through.
-const SMALLEST_BUFFER: u64 = 32 << 20;
-/// A cache that is not on disk.
+/// Blocks cannot pass through less memory than this.
+const MIN_BUFFER_SIZE: u64 = 32 << 20;
+/// The `--cache-dir` of a cache in memory.
 const MEMORY: &str = "memory";
 
 #[derive(Debug, Clone, Args)]
@@ -27,21 +27,21 @@ pub struct CacheArgs {
     /// Most bytes read ahead in one stream, in MiB unless it says otherwise [default: 8 blocks]
     #[arg(long, value_name = "SIZE", value_parser = parse_mebibytes)]
     pub max_readahead: Option<u64>,
-    /// Blocks fetched whole at the same time after only a part of them was read
+    /// Blocks prefetched whole at the same time after only a part of them was read
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub prefetch: usize,
-    /// Blocks count as written once they are on the disk of this host, and are uploaded later
+    /// Acknowledge blocks once they are on the local disk, and upload them later
     #[arg(long)]
     pub writeback: bool,
-    /// Only smaller blocks are kept for later, in bytes unless it says otherwise; 0 for all
+    /// Stage only smaller blocks for later upload, in bytes unless it says otherwise; 0 for all
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_plain_bytes)]
     pub writeback_threshold_size: u64,
-    /// How long blocks are kept before they are uploaded
+    /// How long staged blocks wait before they are uploaded
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
     pub upload_delay: Duration,
-    /// Hours of the day in which kept blocks are uploaded, such as 22-6
-    #[arg(long, value_name = "HOURS", value_parser = parse_hours)]
-    pub upload_hours: Option<SaidHours>,
+    /// Hours of the day in which staged blocks are uploaded, such as 22-6
+    #[arg(long, value_name = "HOURS", value_parser = Parsed::<Hours>::parse)]
+    pub upload_hours: Option<Parsed<Hours>>,
     /// Directories of the cache, separated by colons, or `memory` [default: /var/jfsCache for root,
     /// ~/.juicefs/cache for others]
     #[arg(long, value_name = "DIRS")]
@@ -55,78 +55,95 @@ pub struct CacheArgs {
     /// Most blocks in the cache; 0 for as many as there is room
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub cache_items: u64,
-    /// Part of a disk that stays free
+    /// Part of the disk to keep free
     #[arg(long, value_name = "RATIO", default_value_t = 0.1, value_parser = parse_ratio)]
     pub free_space_ratio: f64,
-    /// Keep only blocks of which a part was read
+    /// Cache only blocks of which a part was read
     #[arg(long)]
     pub cache_partial_only: bool,
-    /// Keep whole blocks after they were written, too
+    /// Also cache whole blocks that were written
     #[arg(long)]
     pub cache_large_write: bool,
     /// How cached blocks are checked: none, full, shrink or extend
-    #[arg(long, value_name = "LEVEL", default_value = "extend", value_parser = parse_checksum)]
-    pub verify_cache_checksum: SaidChecksum,
-    /// Which block makes room for another: 2-random, lru or none
-    #[arg(long, value_name = "POLICY", default_value = "2-random", value_parser = parse_eviction)]
-    pub cache_eviction: SaidEviction,
-    /// Interval between two looks at what is in the cache
+    #[arg(long, value_name = "LEVEL", default_value = "extend", value_parser = Parsed::<Checksum>::parse)]
+    pub verify_cache_checksum: Parsed<Checksum>,
+    /// Eviction policy of the cache: 2-random, lru or none
+    #[arg(long, value_name = "POLICY", default_value = "2-random", value_parser = Parsed::<Eviction>::parse)]
+    pub cache_eviction: Parsed<Eviction>,
+    /// Interval between two scans of the cache directories
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub cache_scan_interval: Duration,
-    /// Drop blocks that were not used for so long; 0 for never
+    /// Evict blocks unused for this long; 0 for never
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
     pub cache_expire: Duration,
-    /// Size of the whole cache, where `cache_size` is only the share of this volume
+    /// Size of the whole cache, if `cache_size` is only the share of this volume in it
     #[arg(skip)]
-    pub whole_size: Option<u64>,
+    pub total_cache_size: Option<u64>,
 }
-
-/// A value and the word that was said for it.
-pub type SaidHours = (Hours, String);
-pub type SaidChecksum = (Checksum, String);
-pub type SaidEviction = (Eviction, String);
 
 impl CacheArgs {
     pub fn check(&self, warnings: &mut Warnings) -> anyhow::Result<()> {
-        if self.writeback && self.cache_size == 0 {
-            bail!("--writeback needs a cache, and --cache-size is 0");
+        // Without `..`, so that a new option is not forgotten here.
+        let Self {
+            buffer_size,
+            max_readahead: _,
+            prefetch: _,
+            writeback,
+            writeback_threshold_size,
+            upload_delay,
+            upload_hours,
+            cache_dir: _,
+            cache_mode: _,
+            cache_size,
+            cache_items: _,
+            free_space_ratio: _,
+            cache_partial_only: _,
+            cache_large_write: _,
+            verify_cache_checksum: _,
+            cache_eviction,
+            cache_scan_interval: _,
+            cache_expire: _,
+            total_cache_size: _,
+        } = self;
+        if *writeback && *cache_size == 0 {
+            bail!("--writeback needs a cache, but --cache-size is 0");
         }
-        if self.writeback && self.is_in_memory() {
-            bail!("--writeback needs a disk, and --cache-dir is {MEMORY}");
+        if *writeback && self.is_in_memory() {
+            bail!("--writeback needs a disk, but --cache-dir is {MEMORY}");
         }
-        if !self.writeback {
-            let late = [
-                ("--upload-delay", !self.upload_delay.is_zero()),
-                ("--upload-hours", self.upload_hours.is_some()),
-                ("--writeback-threshold-size", self.writeback_threshold_size > 0),
+        if !writeback {
+            let staging_options = [
+                ("--upload-delay", !upload_delay.is_zero()),
+                ("--upload-hours", upload_hours.is_some()),
+                ("--writeback-threshold-size", *writeback_threshold_size > 0),
             ];
-            for (option, _) in late.iter().filter(|(_, said)| *said) {
-                warnings.no_effect(option, "nothing is uploaded later without --writeback");
+            for (option, _) in staging_options.iter().filter(|(_, is_given)| *is_given) {
+                warnings.add_no_effect(option, "nothing is uploaded later without --writeback");
             }
         }
-        if self.is_in_memory() && self.cache_eviction.0 == Eviction::Lru {
-            bail!("--cache-eviction lru needs a disk, and --cache-dir is {MEMORY}");
+        if self.is_in_memory() && cache_eviction.value == Eviction::Lru {
+            bail!("--cache-eviction lru needs a disk, but --cache-dir is {MEMORY}");
         }
-        if self.buffer_size < SMALLEST_BUFFER {
-            warnings.say("--buffer-size: less than 32 MiB does not do, 32 MiB it is".to_owned());
+        if *buffer_size < MIN_BUFFER_SIZE {
+            warnings.add("--buffer-size is raised to 32 MiB, the minimum".to_owned());
         }
-        if u32::try_from(self.writeback_threshold_size).is_err() {
+        if u32::try_from(*writeback_threshold_size).is_err() {
             bail!("--writeback-threshold-size: no block is that large");
         }
         Ok(())
     }
 
-    /// Bytes of memory for data.
+    /// Returns the bytes of memory for data.
     pub fn buffer(&self) -> u64 {
-        self.buffer_size.max(SMALLEST_BUFFER)
+        self.buffer_size.max(MIN_BUFFER_SIZE)
     }
 
-    /// How data is moved and kept.
+    /// Returns the options of the chunk store.
     pub fn data(&self, storage: &StorageArgs, read_only: bool) -> Options {
         let writeback = self.writeback.then(|| Writeback {
             threshold: u32::try_from(self.writeback_threshold_size).ok().filter(|size| *size > 0),
             delay: self.upload_delay,
-            hours: self.upload_hours.as_ref().map(|(hours, _)| *hours),
+            hours: self.upload_hours.as_ref().map(|hours| hours.value),
         });
         Options {
             max_uploads: storage.max_uploads,
@@ -140,7 +157,7 @@ impl CacheArgs {
         }
     }
 
-    /// The cache itself; nothing if there is to be none.
+    /// Returns the options of the cache, or `None` if there is to be none.
     pub fn cache(&self, storage: &StorageArgs) -> anyhow::Result<Option<CacheOptions>> {
         if self.cache_size == 0 {
             return Ok(None);
@@ -148,12 +165,12 @@ impl CacheArgs {
         #[allow(clippy::cast_possible_truncation, reason = "a ratio needs few digits")]
         let free_ratio = self.free_space_ratio as f32;
         Ok(Some(CacheOptions {
-            size: self.whole_size.unwrap_or(self.cache_size),
+            size: self.total_cache_size.unwrap_or(self.cache_size),
             items: self.cache_items,
             free_ratio,
             mode: self.cache_mode,
-            eviction: self.cache_eviction.0,
-            checksum: self.verify_cache_checksum.0,
+            eviction: self.cache_eviction.value,
+            checksum: self.verify_cache_checksum.value,
             scan_interval: self.cache_scan_interval,
             expire: self.cache_expire,
             max_stage_write: storage.max_stage_write,
@@ -165,16 +182,16 @@ impl CacheArgs {
         self.cache_dir.as_deref() == Some(MEMORY)
     }
 
-    /// Absolute, in one text.
+    /// Returns the absolute directories, separated by colons, or `memory`.
     pub fn dirs(&self) -> anyhow::Result<String> {
-        let Some(said) = &self.cache_dir else {
-            return Ok(or_home("/var/jfsCache", ".juicefs/cache").display().to_string());
+        let Some(given) = &self.cache_dir else {
+            return Ok(user_path("/var/jfsCache", ".juicefs/cache").display().to_string());
         };
-        if said == MEMORY {
-            return Ok(said.clone());
+        if given == MEMORY {
+            return Ok(given.clone());
         }
-        let separator = if said.contains(':') { ':' } else { ',' };
-        let dirs: anyhow::Result<Vec<String>> = said
+        let separator = if given.contains(':') { ':' } else { ',' };
+        let dirs: anyhow::Result<Vec<String>> = given
             .split(separator)
             .map(str::trim)
             .filter(|dir| !dir.is_empty())
@@ -182,7 +199,7 @@ impl CacheArgs {
             .collect();
         let dirs = dirs?;
         if dirs.is_empty() {
-            bail!("--cache-dir {said:?} names no directory");
+            bail!("--cache-dir {given:?} names no directory");
         }
         Ok(dirs.join(":"))
     }
@@ -195,22 +212,10 @@ fn absolute(dir: &str) -> anyhow::Result<PathBuf> {
     std::path::absolute(Path::new(dir)).with_context(|| format!("--cache-dir {dir:?}"))
 }
 
-fn parse_hours(text: &str) -> anyhow::Result<SaidHours> {
-    Ok((text.parse()?, text.to_owned()))
-}
-
-fn parse_checksum(text: &str) -> anyhow::Result<SaidChecksum> {
-    Ok((text.parse()?, text.to_owned()))
-}
-
-fn parse_eviction(text: &str) -> anyhow::Result<SaidEviction> {
-    Ok((text.parse()?, text.to_owned()))
-}
-
 fn parse_mode(text: &str) -> anyhow::Result<u32> {
     let mode = u32::from_str_radix(text, 8).context("not an octal number")?;
     if mode & !0o777 != 0 || mode & 0o600 != 0o600 {
-        bail!("the owner must be able to read and write, and no more than modes are known");
+        bail!("not a mode from 0600 to 0777 that lets the owner read and write");
     }
     Ok(mode)
 }
@@ -218,7 +223,7 @@ fn parse_mode(text: &str) -> anyhow::Result<u32> {
 fn parse_ratio(text: &str) -> anyhow::Result<f64> {
     let ratio: f64 = text.parse().context("not a number")?;
     if !(0.0..1.0).contains(&ratio) {
-        bail!("a part of a disk lies between 0 and 1");
+        bail!("must be at least 0 and less than 1");
     }
     Ok(ratio)
 }

@@ -1,21 +1,21 @@
-//! Options about how the mount looks to the kernel and to those who use it.
+//! Options about the mount itself: what the kernel and its users see.
 
 use anyhow::{Context, bail};
 use clap::Args;
 
-use super::kernel::KernelOptions;
+use super::Warnings;
+use super::kernel_options::KernelOptions;
 use super::meta::MetaCacheArgs;
-use super::squash::{self, Said};
-use super::warnings::Warnings;
+use super::squash::{self, SquashIds};
 use crate::fuse::{MountOptions, Wishes};
 use crate::meta::record::Setting;
 use crate::options::sizes::parse_plain_bytes;
 use crate::vfs::{ContentOptions, VfsOptions};
 
-/// The kernel takes no less.
-const SMALLEST_IO: u64 = 4 << 10;
-/// The kernel takes no more.
-const LARGEST_IO: u64 = 1 << 20;
+/// The smallest request size that the kernel accepts.
+const MIN_IO: u64 = 4 << 10;
+/// The largest request size that the kernel accepts.
+const MAX_IO: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "FUSE")]
@@ -23,22 +23,22 @@ pub struct FuseArgs {
     /// Serve extended attributes; a volume with ACLs always does
     #[arg(long)]
     pub enable_xattr: bool,
-    /// Serve the attribute security.capability
+    /// Serve the extended attribute security.capability
     #[arg(long)]
     pub enable_cap: bool,
-    /// Serve the attribute security.selinux
+    /// Serve the extended attribute security.selinux
     #[arg(long)]
     pub enable_selinux: bool,
-    /// Serve the flags of files (chattr, lsattr)
+    /// Serve file flags (chattr, lsattr)
     #[arg(long)]
     pub enable_ioctl: bool,
-    /// Who root becomes, UID or UID:GID; nobody if it is left empty
+    /// Map root to this user, UID or UID:GID; nobody if it is empty
     #[arg(long, value_name = "UID[:GID]", value_parser = squash::parse)]
-    pub root_squash: Option<Said>,
-    /// Who everybody becomes, UID or UID:GID; permissions are then checked here, not in the kernel
+    pub root_squash: Option<SquashIds>,
+    /// Map all users to this one, UID or UID:GID; permissions are then checked here, not in the kernel
     #[arg(long, value_name = "UID[:GID]", value_parser = squash::parse)]
-    pub all_squash: Option<Said>,
-    /// Let the names of the virtual files begin with `.jfs`
+    pub all_squash: Option<SquashIds>,
+    /// Prefix the names of the virtual files with `.jfs`
     #[arg(long)]
     pub prefix_internal: bool,
     /// Leave the virtual files (.accesslog, .stats, ...) out of listings
@@ -47,13 +47,13 @@ pub struct FuseArgs {
     /// Check permissions here, not in the kernel
     #[arg(long, hide = true)]
     pub non_default_permission: bool,
-    /// Most bytes in one request of the kernel, in bytes unless it says otherwise
+    /// Most data in one request of the kernel, in bytes unless it says otherwise
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_plain_bytes)]
     pub max_fuse_io: u64,
-    /// Umask of new files in octal, in place of the caller's
+    /// Umask of new files in octal, instead of the caller's
     #[arg(long, value_name = "MASK", value_parser = parse_umask)]
     pub umask: Option<u16>,
-    /// Options of the mount, separated by commas, as mount(8) has them
+    /// Options of the mount, separated by commas, as in mount(8)
     #[arg(
         short,
         value_name = "OPTIONS",
@@ -67,31 +67,46 @@ pub struct FuseArgs {
 
 impl FuseArgs {
     pub fn check(&self, warnings: &mut Warnings) -> anyhow::Result<()> {
-        if self.root_squash.is_some() && self.all_squash.is_some() {
+        // Without `..`, so that a new option is not forgotten here.
+        let Self {
+            enable_xattr: _,
+            enable_cap: _,
+            enable_selinux: _,
+            enable_ioctl: _,
+            root_squash,
+            all_squash,
+            prefix_internal: _,
+            hide_internal: _,
+            non_default_permission,
+            max_fuse_io,
+            umask: _,
+            options,
+        } = self;
+        if root_squash.is_some() && all_squash.is_some() {
             bail!("--root-squash and --all-squash exclude each other");
         }
-        if self.options.default_permissions {
-            for (option, said) in [
-                ("--non-default-permission", self.non_default_permission),
-                ("--all-squash", self.all_squash.is_some()),
+        if options.default_permissions {
+            for (option, is_given) in [
+                ("--non-default-permission", *non_default_permission),
+                ("--all-squash", all_squash.is_some()),
             ] {
-                if said {
+                if is_given {
                     bail!("-o default_permissions and {option} exclude each other");
                 }
             }
         }
-        if self.max_fuse_io != self.io() {
+        if *max_fuse_io != self.io() {
             let io = self.io() >> 10;
-            warnings.say(format!("--max-fuse-io becomes {io}K: the kernel takes 4K to 1024K"));
+            warnings.add(format!("--max-fuse-io becomes {io}K: the kernel accepts 4K to 1024K"));
         }
-        for squash in [&self.root_squash, &self.all_squash].into_iter().flatten() {
+        for squash in [root_squash, all_squash].into_iter().flatten() {
             squash.check(warnings);
         }
-        self.options.check(warnings);
+        options.check(warnings);
         Ok(())
     }
 
-    /// What the kernel is asked for.
+    /// Returns what to request from the kernel.
     pub fn wishes(&self, setting: &Setting) -> Wishes {
         Wishes {
             max_io: u32::try_from(self.io()).unwrap_or(u32::MAX),
@@ -102,7 +117,7 @@ impl FuseArgs {
         }
     }
 
-    /// How the volume is mounted.
+    /// Returns the options for the mount call.
     pub fn mount(&self, setting: &Setting, read_only: bool, on_top: bool) -> MountOptions {
         let defaults = MountOptions::new(&setting.name);
         let io = u32::try_from(self.io()).unwrap_or(u32::MAX);
@@ -111,14 +126,14 @@ impl FuseArgs {
             read_only,
             default_permissions: !self.checks_permissions(),
             allow_other: defaults.allow_other || self.options.allow_other,
-            max_read: self.options.max_read.map_or(io, |said| said.min(io)),
+            max_read: self.options.max_read.map_or(io, |given| given.min(io)),
             more: self.options.more.clone(),
             way: None,
             on_top,
         }
     }
 
-    /// What the file system does.
+    /// Returns the options of the VFS.
     pub fn vfs(&self, cache: &MetaCacheArgs, max_readahead: Option<u64>) -> VfsOptions {
         VfsOptions {
             attr_lifetime: cache.attr_cache,
@@ -128,8 +143,8 @@ impl FuseArgs {
             readdir_cache: cache.readdir_cache,
             hide_internal: self.hide_internal,
             prefix_internal: self.prefix_internal,
-            root_squash: self.root_squash.as_ref().map(Said::squash),
-            all_squash: self.all_squash.as_ref().map(Said::squash),
+            root_squash: self.root_squash.as_ref().map(SquashIds::squash),
+            all_squash: self.all_squash.as_ref().map(SquashIds::squash),
             umask: self.umask,
             check_permissions: self.checks_permissions(),
             xattr: self.enable_xattr,
@@ -141,13 +156,13 @@ impl FuseArgs {
         }
     }
 
-    /// Whether the kernel does not.
+    /// Returns whether permissions are checked here, not in the kernel.
     pub fn checks_permissions(&self) -> bool {
         self.non_default_permission || self.all_squash.is_some()
     }
 
     fn io(&self) -> u64 {
-        self.max_fuse_io.clamp(SMALLEST_IO, LARGEST_IO)
+        self.max_fuse_io.clamp(MIN_IO, MAX_IO)
     }
 }
 

@@ -1,22 +1,22 @@
-//! Options about metadata, and for how long it may be kept.
+//! Options about metadata, and how long it is cached.
 
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
 
-use super::warnings::Warnings;
+use super::Warnings;
 use crate::meta::{AtimeMode, Options};
 use crate::options::durations::parse_duration;
 
-const SHORTEST_HEARTBEAT: Duration = Duration::from_secs(1);
-const LONGEST_HEARTBEAT: Duration = Duration::from_mins(10);
-const SHORTEST_BACKUP: Duration = Duration::from_mins(5);
+const MIN_HEARTBEAT: Duration = Duration::from_secs(1);
+const MAX_HEARTBEAT: Duration = Duration::from_mins(10);
+const MIN_BACKUP_INTERVAL: Duration = Duration::from_mins(5);
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Metadata")]
 pub struct MetaArgs {
-    /// Directory of the volume that becomes the root of the mount; made if it is missing
+    /// Directory of the volume that becomes the root of the mount; created if it is missing
     #[arg(long, value_name = "PATH")]
     pub subdir: Option<String>,
     /// Interval of automatic backups of metadata into the storage [default: 1h; none are made yet]
@@ -25,28 +25,28 @@ pub struct MetaArgs {
     /// Leave the trash out of backups
     #[arg(long)]
     pub backup_skip_trash: bool,
-    /// Interval between two signs of life; 0 for none
+    /// Interval between two heartbeats of the session; 0 for none
     #[arg(long, value_name = "DURATION", default_value = "12s", value_parser = parse_duration)]
     pub heartbeat: Duration,
-    /// Allow no changes
+    /// Mount read-only
     #[arg(long)]
     pub read_only: bool,
     /// Leave background jobs (cleaning up, backups) to other clients
     #[arg(long)]
     pub no_bgjob: bool,
-    /// When reading changes the atime: noatime, relatime or strictatime
+    /// When reading updates the atime: noatime, relatime or strictatime
     #[arg(long, value_name = "MODE", default_value = "noatime", value_parser = parse_atime)]
     pub atime_mode: Atime,
     /// Retries after which a directory's link count is left alone; only in the Go client [default: 20]
     #[arg(long, value_name = "N")]
     pub skip_dir_nlink: Option<u32>,
-    /// Leave a directory's mtime alone if it would change by less
+    /// Do not update a directory's mtime if it would change by less
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = parse_duration)]
     pub skip_dir_mtime: Duration,
-    /// List directories in the order of names
+    /// List directories sorted by name
     #[arg(long)]
     pub sort_dir: bool,
-    /// Answer statfs from what this client knows
+    /// Reply to statfs from cached counters
     #[arg(long)]
     pub fast_statfs: bool,
     /// Network interfaces whose addresses the session shows, separated by commas [default: all]
@@ -57,25 +57,25 @@ pub struct MetaArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Metadata cache")]
 pub struct MetaCacheArgs {
-    /// How long the kernel keeps attributes
+    /// How long the kernel caches attributes
     #[arg(long, value_name = "DURATION", default_value = "1.0s", value_parser = parse_duration)]
     pub attr_cache: Duration,
-    /// How long the kernel keeps names of files
+    /// How long the kernel caches names of files
     #[arg(long, value_name = "DURATION", default_value = "1.0s", value_parser = parse_duration)]
     pub entry_cache: Duration,
-    /// How long the kernel keeps names of directories
+    /// How long the kernel caches names of directories
     #[arg(long, value_name = "DURATION", default_value = "1.0s", value_parser = parse_duration)]
     pub dir_entry_cache: Duration,
-    /// How long the kernel remembers that a name does not exist
+    /// How long the kernel caches that a name does not exist
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
     pub negative_entry_cache: Duration,
-    /// Let the kernel keep listings, for as long as attributes
+    /// Let the kernel cache directory listings, as long as attributes
     #[arg(long)]
     pub readdir_cache: bool,
-    /// How long what is known of an open file is used without asking again
+    /// How long metadata of an open file is used without asking again
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
     pub open_cache: Duration,
-    /// How many closed files are remembered for that; 0 for no limit
+    /// How many closed files stay in the open cache; 0 for no limit
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub open_cache_limit: usize,
 }
@@ -88,7 +88,7 @@ pub struct Atime {
 }
 
 impl MetaArgs {
-    /// What the metadata client is to do at this mount point; `read_only` whoever asked for it.
+    /// Returns the options of the metadata client. `read_only` may come from this or another group.
     pub fn options(
         &self,
         cache: &MetaCacheArgs,
@@ -115,30 +115,45 @@ impl MetaArgs {
         }
     }
 
-    /// Within what others take for a sign of life.
+    /// Returns the interval, within bounds that other clients accept for a live session.
     pub fn heartbeat(&self) -> Duration {
         match self.heartbeat {
             Duration::ZERO => Duration::ZERO,
-            said => said.clamp(SHORTEST_HEARTBEAT, LONGEST_HEARTBEAT),
+            given => given.clamp(MIN_HEARTBEAT, MAX_HEARTBEAT),
         }
     }
 
     pub fn check(&self, warnings: &mut Warnings) -> anyhow::Result<()> {
-        if let Some(interval) = self.backup_meta.filter(|interval| !interval.is_zero()) {
-            if interval < SHORTEST_BACKUP {
-                bail!("--backup-meta {interval:?}: less than 5 minutes");
+        // Without `..`, so that a new option is not forgotten here.
+        let Self {
+            subdir: _,
+            backup_meta,
+            backup_skip_trash,
+            heartbeat: given_heartbeat,
+            read_only: _,
+            no_bgjob: _,
+            atime_mode: _,
+            skip_dir_nlink,
+            skip_dir_mtime: _,
+            sort_dir: _,
+            fast_statfs: _,
+            network_interfaces: _,
+        } = self;
+        if let Some(interval) = backup_meta.filter(|interval| !interval.is_zero()) {
+            if interval < MIN_BACKUP_INTERVAL {
+                bail!("--backup-meta {interval:?}: must be at least 5 minutes");
             }
-            warnings.no_effect("--backup-meta", "this client makes no backups of metadata yet");
+            warnings.add_no_effect("--backup-meta", "this client makes no backups of metadata yet");
         }
-        if self.backup_skip_trash {
-            warnings.no_effect("--backup-skip-trash", "this client makes no backups yet");
+        if *backup_skip_trash {
+            warnings.add_no_effect("--backup-skip-trash", "this client makes no backups yet");
         }
-        if self.skip_dir_nlink.is_some() {
-            warnings.no_effect("--skip-dir-nlink", "link counts are always kept here");
+        if skip_dir_nlink.is_some() {
+            warnings.add_no_effect("--skip-dir-nlink", "link counts are always kept here");
         }
         let heartbeat = self.heartbeat();
-        if heartbeat != self.heartbeat {
-            warnings.say(format!("--heartbeat {:?} becomes {heartbeat:?}", self.heartbeat));
+        if heartbeat != *given_heartbeat {
+            warnings.add(format!("--heartbeat {given_heartbeat:?} becomes {heartbeat:?}"));
         }
         Ok(())
     }
@@ -146,8 +161,18 @@ impl MetaArgs {
 
 impl MetaCacheArgs {
     pub fn check(&self, warnings: &mut Warnings) {
-        if self.readdir_cache && self.attr_cache.is_zero() {
-            warnings.say("--readdir-cache gains little without --attr-cache".to_owned());
+        // Without `..`, so that a new option is not forgotten here.
+        let Self {
+            attr_cache,
+            entry_cache: _,
+            dir_entry_cache: _,
+            negative_entry_cache: _,
+            readdir_cache,
+            open_cache: _,
+            open_cache_limit: _,
+        } = self;
+        if *readdir_cache && attr_cache.is_zero() {
+            warnings.add("--readdir-cache gains little without --attr-cache".to_owned());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Options about metrics: where they are to be seen, and under which labels.
+//! Options about metrics: where they are served, and their labels.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -7,11 +7,11 @@ use anyhow::{Context, bail};
 use clap::Args;
 use prometheus::Registry;
 
-use super::warnings::Warnings;
+use super::Warnings;
 use crate::meta::record::version::CLIENT_VERSION;
 
-/// Where metrics are, unless told otherwise.
-const ADDRESS: &str = "127.0.0.1:9567";
+/// The default of `--metrics`.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:9567";
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Metrics")]
@@ -35,28 +35,30 @@ pub struct Labels(Vec<(String, String)>);
 
 impl MetricsArgs {
     pub fn check(&self, warnings: &mut Warnings) -> anyhow::Result<()> {
-        if self.consul.is_some() {
-            warnings.no_effect("--consul", "metrics are not announced anywhere");
+        // Without `..`, so that a new option is not forgotten here.
+        let Self { metrics, custom_labels, consul, no_usage_report: _ } = self;
+        if consul.is_some() {
+            warnings.add_no_effect("--consul", "metrics are not announced anywhere");
         }
-        for (name, _) in self.custom_labels.iter().flat_map(|labels| &labels.0) {
+        for (name, _) in custom_labels.iter().flat_map(|labels| &labels.0) {
             if ["mp", "vol_name", "instance", "juicefs_version"].contains(&name.as_str()) {
-                warnings.say(format!("--custom-labels replaces the label {name}"));
+                warnings.add(format!("--custom-labels replaces the label {name}"));
             }
         }
-        if let Some(address) = &self.metrics {
+        if let Some(address) = metrics {
             resolve(address).with_context(|| format!("--metrics {address}"))?;
         }
         Ok(())
     }
 
-    /// Where to listen, and whether any other port does as well.
+    /// Returns where to listen, and whether any other port may be used if that one is taken.
     pub fn address(&self) -> anyhow::Result<(SocketAddr, bool)> {
-        let address = self.metrics.as_deref().unwrap_or(ADDRESS);
+        let address = self.metrics.as_deref().unwrap_or(DEFAULT_ADDRESS);
         let found = resolve(address).with_context(|| format!("--metrics {address}"))?;
         Ok((found, self.metrics.is_none()))
     }
 
-    /// Where all metrics of the mount are gathered, with the names and labels that JuiceFS gives.
+    /// Returns a registry for all metrics of the mount, with JuiceFS's prefix and labels.
     pub fn registry(&self, point: &str, volume: &str) -> anyhow::Result<Registry> {
         let mut labels = HashMap::from([
             ("mp".to_owned(), point.to_owned()),
@@ -71,7 +73,7 @@ impl MetricsArgs {
     }
 }
 
-/// `:9567` is every address of this host.
+/// Resolves an address; `:9567` means every address of this host.
 fn resolve(address: &str) -> anyhow::Result<SocketAddr> {
     let full = match address.strip_prefix(':') {
         Some(port) => format!("0.0.0.0:{port}"),
@@ -85,7 +87,7 @@ fn parse_labels(text: &str) -> anyhow::Result<Labels> {
     let mut labels = Vec::new();
     for label in text.split(';').filter(|label| !label.is_empty()) {
         match label.split_once(':') {
-            Some((name, value)) if is_name(name) && !value.contains(':') => {
+            Some((name, value)) if is_label_name(name) && !value.contains(':') => {
                 labels.push((name.to_owned(), value.to_owned()));
             }
             _ => bail!("label {label:?} is not name:value"),
@@ -94,8 +96,8 @@ fn parse_labels(text: &str) -> anyhow::Result<Labels> {
     Ok(Labels(labels))
 }
 
-/// As Prometheus wants the names of labels.
-fn is_name(name: &str) -> bool {
+/// Returns whether Prometheus accepts the name of a label.
+fn is_label_name(name: &str) -> bool {
     let first = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     first && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

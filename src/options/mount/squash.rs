@@ -1,24 +1,24 @@
-//! As whom callers act: `UID[:GID]`.
+//! The values of `--root-squash` and `--all-squash`: `UID[:GID]`.
 
 use anyhow::Context;
 use nix::unistd::{Group, User};
 
-use super::warnings::Warnings;
+use super::Warnings;
 use crate::vfs::Squash;
 
-/// Where there is no such account.
+/// The id used if the system has no such account.
 const NOBODY: u32 = 65534;
 
-/// What was said; nobody stands in for what was not.
+/// The given ids; `nobody` and `nogroup` replace missing ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Said {
+pub struct SquashIds {
     uid: Option<u32>,
     gid: Option<u32>,
 }
 
-impl Said {
+impl SquashIds {
     pub fn squash(&self) -> Squash {
-        // Nobody is squashed to root: that would be the contrary.
+        // Squashing to root would defeat the purpose.
         Squash {
             uid: self.uid.filter(|uid| *uid > 0).unwrap_or_else(nobody),
             gid: self.gid.filter(|gid| *gid > 0).unwrap_or_else(nogroup),
@@ -28,18 +28,18 @@ impl Said {
     pub fn check(&self, warnings: &mut Warnings) {
         if self.uid == Some(0) || self.gid == Some(0) {
             let Squash { uid, gid } = self.squash();
-            warnings.say(format!("nobody is squashed to root; {uid}:{gid} it is"));
+            warnings.add(format!("users cannot be squashed to root; using {uid}:{gid}"));
         }
     }
 }
 
-pub fn parse(text: &str) -> anyhow::Result<Said> {
+pub fn parse(text: &str) -> anyhow::Result<SquashIds> {
     let (uid, gid) = text.trim().split_once(':').unwrap_or((text.trim(), ""));
     let id = |what: &str, text: &str| match text {
         "" => Ok(None),
-        text => text.parse().map(Some).with_context(|| format!("{what} {text:?} is no number")),
+        text => text.parse().map(Some).with_context(|| format!("{what} {text:?} is not a number")),
     };
-    Ok(Said { uid: id("user", uid)?, gid: id("group", gid)? })
+    Ok(SquashIds { uid: id("user", uid)?, gid: id("group", gid)? })
 }
 
 fn nobody() -> u32 {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_may_come_with_a_group() {
+    fn the_group_is_optional() {
         let squash = |text| parse(text).unwrap().squash();
         assert_eq!(squash("1000:2000"), Squash { uid: 1000, gid: 2000 });
         assert_eq!(squash("1000"), Squash { uid: 1000, gid: nogroup() });
@@ -64,16 +64,16 @@ mod tests {
     }
 
     #[test]
-    fn nobody_becomes_root() {
-        let said = parse("0:0").unwrap();
-        assert_eq!(said.squash(), Squash { uid: nobody(), gid: nogroup() });
+    fn squashing_to_root_is_replaced_by_nobody() {
+        let ids = parse("0:0").unwrap();
+        assert_eq!(ids.squash(), Squash { uid: nobody(), gid: nogroup() });
         let mut warnings = Warnings::default();
-        said.check(&mut warnings);
+        ids.check(&mut warnings);
         assert!(warnings.has("root"));
     }
 
     #[test]
-    fn names_are_no_ids() {
+    fn account_names_are_refused() {
         for text in ["root", "1:wheel", "-1", "1:2:3"] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -1,32 +1,31 @@
-//! Options about the store of objects, beside what the volume's setting says.
+//! Options about the object storage, in addition to the volume's setting.
 
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 
-use super::warnings::Warnings;
+use super::Warnings;
 use crate::chunk::Verify;
 use crate::meta::record::Setting;
 use crate::options::durations::parse_duration;
 use crate::options::sizes::parse_mbps;
-use crate::options::storage::parse_tag;
+use crate::options::storage::{absolute_dir, parse_tag};
 use crate::volume::storage::Overrides;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Data storage")]
 pub struct StorageArgs {
-    /// Type of the storage, in place of the volume's own
+    /// Type of the storage, instead of the volume's own
     #[arg(long, value_name = "TYPE")]
     pub storage: Option<String>,
-    /// Address of the bucket, in place of the volume's own
+    /// Address of the bucket, instead of the volume's own
     #[arg(long, value_name = "ADDRESS")]
     pub bucket: Option<String>,
-    /// Storage class of what this client writes
+    /// Storage class of objects that this client writes
     #[arg(long, value_name = "CLASS")]
     pub storage_class: Option<String>,
-    /// Tag of what this client uploads, key=value
+    /// Tag of objects that this client uploads, key=value
     #[arg(long, value_parser = parse_tag)]
     pub tag: Option<String>,
     /// How long a download of an object may take
@@ -35,7 +34,7 @@ pub struct StorageArgs {
     /// How long an upload of an object may take
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
     pub put_timeout: Duration,
-    /// How often a failed request is tried again at least, for the sum of as many squares of seconds
+    /// Retries of a failed request, at least; for N retries, over at least 1 + 4 + ... + N*N seconds
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub io_retries: u32,
     /// Uploads at the same time
@@ -44,10 +43,10 @@ pub struct StorageArgs {
     /// Downloads at the same time
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub max_downloads: usize,
-    /// Blocks being staged at the same time with --writeback; others are uploaded directly
+    /// Blocks staged at the same time with --writeback; others are uploaded directly
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub max_stage_write: usize,
-    /// Slices being deleted at the same time; 0 deletes no objects
+    /// Slices deleted at the same time; 0 deletes no objects
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub max_deletes: usize,
     /// Upload limit in Mbps [default: the volume's own]
@@ -56,8 +55,8 @@ pub struct StorageArgs {
     /// Download limit in Mbps [default: the volume's own]
     #[arg(long, value_name = "RATE", value_parser = parse_mbps)]
     pub download_limit: Option<i64>,
-    /// Which blocks are read whole, to compare them with their checksum, though only a part is wanted:
-    /// all, cheap (up to 1 MiB) or none
+    /// Which blocks are read whole, to verify their checksum, when only a part is needed: all, cheap
+    /// (up to 1 MiB) or none
     #[arg(long, value_name = "WHICH", default_value = "cheap", value_parser = parse_verify)]
     pub verify_reads: Verify,
     /// Test the storage before mounting
@@ -66,7 +65,7 @@ pub struct StorageArgs {
 }
 
 impl StorageArgs {
-    /// What goes before the setting; `environment` gives what no option says.
+    /// Returns what overrides the setting: the options, and `environment` for what no option sets.
     pub fn overrides(
         &self,
         setting: &Setting,
@@ -75,8 +74,8 @@ impl StorageArgs {
         let storage = self.storage.as_ref().map(|storage| storage.to_lowercase());
         let is_file = storage.as_deref().unwrap_or(&setting.storage) == "file";
         let bucket = match &self.bucket {
-            Some(dir) if is_file => Some(absolute(dir)?),
-            said => said.clone(),
+            Some(dir) if is_file => Some(absolute_dir(dir)?),
+            given => given.clone(),
         };
         Ok(Overrides {
             storage,
@@ -93,42 +92,46 @@ impl StorageArgs {
     }
 
     pub fn check(&self, warnings: &mut Warnings) -> anyhow::Result<()> {
-        for (name, value) in
-            [("--max-uploads", self.max_uploads), ("--max-downloads", self.max_downloads)]
-        {
-            if value == 0 {
-                bail!("{name} 0: nothing could be moved");
+        // Without `..`, so that a new option is not forgotten here.
+        let Self {
+            storage: _,
+            bucket: _,
+            storage_class: _,
+            tag: _,
+            get_timeout,
+            put_timeout,
+            io_retries: _,
+            max_uploads,
+            max_downloads,
+            max_stage_write: _,
+            max_deletes,
+            upload_limit: _,
+            download_limit: _,
+            verify_reads: _,
+            check_storage: _,
+        } = self;
+        for (name, value) in [("--max-uploads", max_uploads), ("--max-downloads", max_downloads)] {
+            if *value == 0 {
+                bail!("{name} must be at least 1");
             }
         }
-        for (name, timeout) in
-            [("--get-timeout", self.get_timeout), ("--put-timeout", self.put_timeout)]
-        {
+        for (name, timeout) in [("--get-timeout", get_timeout), ("--put-timeout", put_timeout)] {
             if timeout.is_zero() {
-                bail!("{name} 0: no request could succeed");
+                bail!("{name} must not be 0");
             }
         }
-        if self.max_deletes == 0 {
-            warnings.say("--max-deletes 0: no objects are deleted".to_owned());
+        if *max_deletes == 0 {
+            warnings.add("--max-deletes 0: no objects are deleted".to_owned());
         }
         Ok(())
     }
 }
 
-/// No limit of this client's own if it is 0.
+/// Returns the limit of this client; 0 means that the volume's own applies.
 fn rate(mbps: Option<i64>) -> Option<u64> {
     mbps.and_then(|mbps| u64::try_from(mbps).ok()).filter(|mbps| *mbps > 0)
 }
 
 fn parse_verify(text: &str) -> anyhow::Result<Verify> {
     Ok(text.parse()?)
-}
-
-fn absolute(dir: &str) -> anyhow::Result<String> {
-    let path = std::path::absolute(Path::new(dir)).with_context(|| format!("--bucket {dir:?}"))?;
-    let mut text =
-        path.to_str().with_context(|| format!("--bucket {dir:?} is not UTF-8"))?.to_owned();
-    if !text.ends_with('/') {
-        text.push('/');
-    }
-    Ok(text)
 }

@@ -11,8 +11,8 @@ use tonic::Code;
 
 use crate::csi::{Node, mounts_below};
 use crate::support::command::poll;
+use crate::support::fixture::PATIENCE;
 use crate::support::juicefs::Volume;
-use crate::support::rig::PATIENCE;
 use crate::support::timeout::{MOUNTED, within};
 
 #[test]

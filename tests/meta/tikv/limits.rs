@@ -7,8 +7,8 @@ use jfs::meta::engine::{Change, Key, Record};
 use jfs::meta::record::{CHUNK_SIZE, Slice, SliceSize};
 use jfs::meta::{Caller, Ino, Meta, Options, Registration, SliceId};
 
+use crate::support::fixture::long;
 use crate::support::juicefs;
-use crate::support::rig::long;
 use crate::support::tikv::TikvServer;
 use crate::support::tree::{Tree, name};
 use crate::support::volume::setting;

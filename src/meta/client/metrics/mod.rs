@@ -13,32 +13,32 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 
 use crate::error::{Error, Result};
-use crate::figures::Figure;
 use crate::meta::Ino;
 use crate::meta::client::Meta;
 use crate::meta::record::{Quota, QuotaKey};
+use crate::metric_families::FamilyDesc;
 
 /// The collector of one client.
 struct MetaCollector {
     meta: Weak<Meta>,
     root: Ino,
-    used_space: Figure,
-    used_inodes: Figure,
-    total_space: Figure,
-    total_inodes: Figure,
-    subdir: Figure,
-    count: Figure,
-    seconds: Figure,
-    restarts: Figure,
+    used_space: FamilyDesc,
+    used_inodes: FamilyDesc,
+    total_space: FamilyDesc,
+    total_inodes: FamilyDesc,
+    subdir: FamilyDesc,
+    count: FamilyDesc,
+    seconds: FamilyDesc,
+    restarts: FamilyDesc,
     quotas: [QuotaFigures; 3],
 }
 
 /// Limits and usage of one kind of quota.
 struct QuotaFigures {
-    max_space: Figure,
-    max_inodes: Figure,
-    used_space: Figure,
-    used_inodes: Figure,
+    max_space: FamilyDesc,
+    max_inodes: FamilyDesc,
+    used_space: FamilyDesc,
+    used_inodes: FamilyDesc,
 }
 
 impl Meta {
@@ -63,18 +63,18 @@ impl MetaCollector {
         Ok(Self {
             meta,
             root,
-            used_space: Figure::gauge("used_space", "Bytes in use")?,
-            used_inodes: Figure::gauge("used_inodes", "Inodes in use")?,
-            total_space: Figure::gauge("total_space", "Bytes in use and left")?,
-            total_inodes: Figure::gauge("total_inodes", "Inodes in use and left")?,
-            subdir: Figure::gauge_by("subdir", "subdir_info", "The directory that is mounted")?,
-            count: Figure::counter_by("method", "meta_ops_total", "Operations on metadata")?,
-            seconds: Figure::counter_by(
+            used_space: FamilyDesc::gauge("used_space", "Bytes in use")?,
+            used_inodes: FamilyDesc::gauge("used_inodes", "Inodes in use")?,
+            total_space: FamilyDesc::gauge("total_space", "Bytes in use and left")?,
+            total_inodes: FamilyDesc::gauge("total_inodes", "Inodes in use and left")?,
+            subdir: FamilyDesc::gauge_by("subdir", "subdir_info", "The directory that is mounted")?,
+            count: FamilyDesc::counter_by("method", "meta_ops_total", "Operations on metadata")?,
+            seconds: FamilyDesc::counter_by(
                 "method",
                 "meta_ops_duration_seconds",
                 "Seconds of operations on metadata",
             )?,
-            restarts: Figure::counter_by(
+            restarts: FamilyDesc::counter_by(
                 "method",
                 "transaction_restart",
                 "Transactions begun again after a conflict",
@@ -91,20 +91,21 @@ impl MetaCollector {
         let stat = meta.known_statfs(self.root);
         let subdir = meta.context.options.subdir.trim_end_matches('/');
         [
-            self.used_space.is((stat.total - stat.available) as f64),
-            self.used_inodes.is(stat.used_inodes as f64),
-            self.total_space.is(stat.total as f64),
-            self.total_inodes.is(stat.used_inodes.saturating_add(stat.available_inodes) as f64),
-            self.subdir.each([(subdir, 1.0)]),
+            self.used_space.with_value((stat.total - stat.available) as f64),
+            self.used_inodes.with_value(stat.used_inodes as f64),
+            self.total_space.with_value(stat.total as f64),
+            self.total_inodes
+                .with_value(stat.used_inodes.saturating_add(stat.available_inodes) as f64),
+            self.subdir.with_values([(subdir, 1.0)]),
         ]
     }
 
     fn operations(&self, meta: &Meta) -> [MetricFamily; 3] {
         let all: Vec<_> = meta.times.all().collect();
         [
-            self.count.each(all.iter().map(|op| (op.method, op.count as f64))),
-            self.seconds.each(all.iter().map(|op| (op.method, op.took.as_secs_f64()))),
-            self.restarts.each(
+            self.count.with_values(all.iter().map(|op| (op.method, op.count as f64))),
+            self.seconds.with_values(all.iter().map(|op| (op.method, op.took.as_secs_f64()))),
+            self.restarts.with_values(
                 all.iter().filter(|op| op.restarts > 0).map(|op| (op.method, op.restarts as f64)),
             ),
         ]
@@ -137,7 +138,7 @@ impl Collector for MetaCollector {
             &self.restarts,
         ];
         let quotas = self.quotas.iter().flat_map(QuotaFigures::all);
-        own.into_iter().chain(quotas).map(Figure::desc).collect()
+        own.into_iter().chain(quotas).map(FamilyDesc::desc).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
@@ -152,7 +153,11 @@ impl Collector for MetaCollector {
 impl QuotaFigures {
     fn new(kind: &str, label: &'static str) -> prometheus::Result<Self> {
         let figure = |what: &str, help: &str| {
-            Figure::gauge_by(label, &format!("{kind}_quota_{what}"), &format!("{help} of a {kind}"))
+            FamilyDesc::gauge_by(
+                label,
+                &format!("{kind}_quota_{what}"),
+                &format!("{help} of a {kind}"),
+            )
         };
         Ok(Self {
             max_space: figure("max_space_bytes", "Most bytes")?,
@@ -162,13 +167,13 @@ impl QuotaFigures {
         })
     }
 
-    fn all(&self) -> [&Figure; 4] {
+    fn all(&self) -> [&FamilyDesc; 4] {
         [&self.max_space, &self.max_inodes, &self.used_space, &self.used_inodes]
     }
 
     fn show(&self, quotas: &[(u64, Quota)]) -> [MetricFamily; 4] {
-        let each = |figure: &Figure, value: fn(&Quota) -> i64| {
-            figure.each(quotas.iter().map(|(number, quota)| (*number, value(quota) as f64)))
+        let each = |figure: &FamilyDesc, value: fn(&Quota) -> i64| {
+            figure.with_values(quotas.iter().map(|(number, quota)| (*number, value(quota) as f64)))
         };
         [
             each(&self.max_space, |quota| quota.max_space),
