@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::meta::record::Setting;
 use crate::meta::{Meta, Options};
 use crate::options::storage::Bucket;
-use crate::options::told;
+use crate::options::to_error;
 
 /// How often to check whether another client has just formatted the file system, and the pause in
 /// between.
@@ -54,7 +54,7 @@ impl Access {
             return Err(Error::Refused(format!("{} has no file system", self.masked_address())));
         };
         self.check_name(&found)?;
-        if found.uuid != meta.facts().setting().uuid {
+        if found.uuid != meta.context().setting().uuid {
             return Err(Error::Refused(format!(
                 "{} has another file system than the one that is published",
                 self.masked_address()
@@ -73,7 +73,7 @@ impl Access {
     /// Updates the stored keys if the Secret has others, and notifies the subscribers of this
     /// client's settings. Returns whether the keys have changed.
     pub async fn update_keys(&self, meta: &Meta) -> Result<bool> {
-        if meta.facts().options.read_only {
+        if meta.context().options.read_only {
             return Ok(false);
         }
         let Some(setting) = meta.stored_setting().await? else {
@@ -100,13 +100,13 @@ impl Access {
 
     async fn format(&self, meta: &Meta) -> Result<()> {
         let setting =
-            self.format.fresh(&self.name, Uuid::new_v4()).map_err(|error| told(&error))?;
+            self.format.new_setting(&self.name, Uuid::new_v4()).map_err(|error| to_error(&error))?;
         let made = self.format.create(meta, setting, &self.overrides()).await;
         let Err(error) = made else {
             info!(file_system = self.name, metadata = self.masked_address(), "formatted");
             return Ok(());
         };
-        let error = told(&error);
+        let error = to_error(&error);
         if matches!(error, Error::Forbidden(_)) {
             return Err(error);
         }
@@ -127,7 +127,7 @@ impl Access {
         }
         setting.decrypt()?;
         let mut updated = setting.clone();
-        self.format.storage.credentials(&mut updated);
+        self.format.storage.apply_credentials(&mut updated);
         // A session token belongs to its access key.
         if updated.access_key != setting.access_key && self.format.storage.session_token.is_none() {
             updated.session_token = crate::secret::Secret::default();
@@ -144,8 +144,8 @@ impl Access {
             );
             return Ok(false);
         }
-        let bucket = Bucket::open(&updated, &self.overrides()).map_err(|error| told(&error))?;
-        bucket.test().await.map_err(|error| told(&error))?;
+        let bucket = Bucket::open(&updated, &self.overrides()).map_err(|error| to_error(&error))?;
+        bucket.test().await.map_err(|error| to_error(&error))?;
         meta.init(updated, false).await?;
         info!(file_system = self.name, "stored the changed keys of the Secret");
         Ok(true)

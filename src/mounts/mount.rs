@@ -109,8 +109,8 @@ impl Mount {
     /// group already.
     pub async fn set_group(&self, group: u32) -> Result<()> {
         let (meta, progress) = (self.meta(), Progress::default());
-        if !meta.facts().options.read_only
-            && meta.give_to_group(self.root(), group, &progress).await?
+        if !meta.context().options.read_only
+            && meta.change_group_recursively(self.root(), group, &progress).await?
         {
             let (entries, point) = (progress.done(), self.point().display());
             info!(group, entries, %point, "changed the group");
@@ -179,7 +179,7 @@ async fn mount(
     let args = &request.args;
     let meta = file_system.volume.meta();
     let root = prepare_root(meta, request).await?;
-    let setting = meta.facts().setting();
+    let setting = meta.context().setting();
     let metrics = MountMetrics::new(request, &setting.name)?;
     let vfs = args.fuse.vfs(&args.meta_cache, args.cache.max_readahead);
     let mut content = vfs.content;
@@ -213,7 +213,7 @@ async fn mount(
 
 /// Returns the directory to mount; creates it if needed, and sets its quota if it has none.
 async fn prepare_root(meta: &Meta, request: &PublishRequest) -> Result<Ino> {
-    let read_only = meta.facts().options.read_only;
+    let read_only = meta.context().options.read_only;
     let root = match meta.resolve(&request.path).await {
         Ok((root, attr)) if attr.is_dir() => root,
         Ok(_) => return Err(Error::Refused(format!("{:?} is not a directory", request.path))),
@@ -251,7 +251,7 @@ async fn unmount_leftovers(point: &Path) -> Result<()> {
 }
 
 fn config_file(request: &PublishRequest, meta: &Meta, point: &Path) -> Result<Value> {
-    request.args.shown(meta, &point.to_string_lossy(), None).map_err(option_error)
+    request.args.config_file(meta, &point.to_string_lossy(), None).map_err(option_error)
 }
 
 impl MountMetrics {

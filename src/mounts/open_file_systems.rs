@@ -150,7 +150,7 @@ impl OpenFileSystems {
         meta: Arc<Meta>,
         cache: Option<Arc<Cache>>,
     ) -> Result<Arc<Volume>> {
-        let setting = meta.facts().setting();
+        let setting = meta.context().setting();
         let storage = args.storage.overrides(&setting, access.overrides()).map_err(option_error)?;
         let buffer = usize::try_from(args.cache.buffer()).unwrap_or(usize::MAX);
         let options = VolumeOptions {

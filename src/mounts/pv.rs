@@ -62,7 +62,7 @@ impl PvState {
         PvRecord {
             volume: id.to_string(),
             point,
-            session: self.mount.as_ref().map_or(0, |mount| mount.meta().facts().sid().0),
+            session: self.mount.as_ref().map_or(0, |mount| mount.meta().context().sid().0),
             ephemeral: self.ephemeral,
             targets: self.targets.clone(),
         }

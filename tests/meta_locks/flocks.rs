@@ -36,7 +36,7 @@ async fn a_writer_excludes_every_other_owner(volume: Volume) {
 
 async fn a_flock_changes_its_kind_in_place(volume: Volume) {
     let meta = volume.client().await;
-    let sid = meta.facts().sid();
+    let sid = meta.context().sid();
     for kind in [Read, Write, Write, Read, Read] {
         flock(&meta, ONE, kind).await.unwrap();
         assert_eq!(flocks(&meta).await, [Flock { sid, owner: ONE, kind }]);
@@ -70,7 +70,7 @@ async fn the_last_release_removes_the_record(volume: Volume) {
     unflock(&meta, TWO).await;
     unflock(&meta, TWO).await;
     assert!(flocks(&meta).await.is_empty());
-    let sid = meta.facts().sid();
+    let sid = meta.context().sid();
     assert!(meta.engine().locks_of(sid).await.unwrap().is_empty());
 }
 

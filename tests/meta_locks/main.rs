@@ -102,7 +102,7 @@ async fn plocks(meta: &Meta) -> Vec<Plock> {
 /// The ranges of one owner, as (kind, start, end).
 async fn ranges(meta: &Meta, owner: LockOwner) -> Vec<(LockKind, u64, u64)> {
     let locks = plocks(meta).await;
-    let own = locks.into_iter().filter(|lock| lock.sid == meta.facts().sid());
+    let own = locks.into_iter().filter(|lock| lock.sid == meta.context().sid());
     own.filter(|lock| lock.owner == owner)
         .flat_map(|lock| lock.ranges)
         .map(|range| (range.kind, range.start, range.end))

@@ -51,7 +51,7 @@ async fn releasing_everything_removes_the_record(volume: Volume) {
     assert_eq!(ranges(&meta, ONE).await, [(Read, 20, 29)]);
     unplock(&meta, ONE, 0, END).await;
     assert!(plocks(&meta).await.is_empty());
-    let sid = meta.facts().sid();
+    let sid = meta.context().sid();
     assert!(meta.engine().locks_of(sid).await.unwrap().is_empty());
 }
 

@@ -13,7 +13,7 @@ use crate::access::Access;
 use crate::csi::records::{self, CONTROLLER_DIR};
 use crate::error::{Error, Result};
 use crate::meta::client::{Progress, Removal};
-use crate::meta::op::rename::RenameMode;
+use crate::meta::RenameMode;
 use crate::meta::{Caller, Ino, Meta, Name, Options, Registration};
 use crate::volume::{Volume, VolumeOptions};
 
@@ -71,7 +71,7 @@ impl FileSystem {
 
     /// Closes the file system. Deletions stop, and continue when it is opened again.
     pub async fn close(&self) {
-        self.deletion.give_up();
+        self.deletion.cancel();
         let closed = match self.data.get() {
             Some(data) => data.close(false).await,
             None => self.meta.close().await,
@@ -169,7 +169,7 @@ impl FileSystem {
         let before = self.deletion.done();
         let how = Removal { keeps_going: true, ..Removal::default() };
         let tree = (deleting, name);
-        self.meta.remove_tree_as(&Caller::root(), tree, how, &self.deletion).await?;
+        self.meta.remove_tree_with(&Caller::root(), tree, how, &self.deletion).await?;
         // Wait for the objects, which are deleted after the metadata that refers to them.
         self.meta.idle().await;
         let (file_system, entries) = (self.access.name(), self.deletion.done() - before);

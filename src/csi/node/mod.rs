@@ -240,7 +240,7 @@ impl Node for NodeService {
             return Err(Status::not_found(format!("volume {volume} is not published at {path}")));
         }
         if let Some(meta) = self.mounts.meta(&volume).await
-            && !matches!(timeout(EXPANSION_TIMEOUT, meta.beat()).await, Ok(Ok(())))
+            && !matches!(timeout(EXPANSION_TIMEOUT, meta.heartbeat()).await, Ok(Ok(())))
         {
             info!(%volume, "the new size takes effect with the next heartbeat");
         }

@@ -34,7 +34,7 @@ impl MountArgs {
         point: &str,
         metrics: Option<String>,
     ) -> anyhow::Result<Value> {
-        let setting = meta.facts().setting();
+        let setting = meta.context().setting();
         let Self {
             process,
             fuse,
@@ -121,7 +121,7 @@ impl MountArgs {
             fast_statfs: _,
             network_interfaces: _,
         } = &self.meta;
-        let options = &meta.facts().options;
+        let options = &meta.context().options;
         let interfaces = &options.network_interfaces;
         json!({
             "Retries": self.storage.io_retries,
@@ -138,7 +138,7 @@ impl MountArgs {
             "AtimeMode": atime_mode.word,
             "DirStatFlushPeriod": nanos(DIR_STAT_FLUSH_PERIOD),
             "SkipDirMtime": nanos(options.skip_dir_mtime),
-            "Sid": meta.facts().sid().0,
+            "Sid": meta.context().sid().0,
             "SortDir": options.sort_dir,
             "FastStatfs": options.fast_statfs,
             "NetworkInterfaces": if interfaces.is_empty() { Value::Null } else { json!(interfaces) },

@@ -116,7 +116,7 @@ impl Meta {
     }
 
     fn unknown_outcome(&self, what: &'static str, cause: &Error) -> Error {
-        Error::Unknown { place: self.engine.place().to_owned(), what, cause: cause.to_string() }
+        Error::Unknown { place: self.engine.address().to_owned(), what, cause: cause.to_string() }
     }
 }
 

@@ -86,7 +86,7 @@ impl Meta {
         for change in changes {
             self.context.dirs.apply(change);
             match change {
-                Change::AddUsage { space, inodes } if self.engine.traits().usage_in_commit => {
+                Change::AddUsage { space, inodes } if self.engine.properties().usage_in_commit => {
                     usage.add_stored(*space, *inodes);
                 }
                 Change::AddUsage { space, inodes } => usage.add_unsent(*space, *inodes),
