@@ -26,7 +26,7 @@ pub async fn connect_with(
     match scheme {
         "redis" | "rediss" | "unix" => Ok(Arc::new(redis::connect_under(url, env, policy).await?)),
         "sqlite3" => sqlite::connect(url, policy).await,
-        "tikv" => Ok(Arc::new(tikv::connect_under(url, env, policy).await?)),
+        "tikv" => Ok(Arc::new(tikv::connect(url, env, policy).await?)),
         "memkv" => Ok(Arc::new(kv::memory(rest))),
         _ => Err(Error::bad_input(format!(
             "metadata address {}: unknown scheme {scheme:?}",

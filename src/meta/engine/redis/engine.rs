@@ -27,7 +27,7 @@ impl Engine for RedisEngine {
         EngineProperties {
             usage_in_commit: true,
             entry_needs_node: false,
-            // What the Go client unlinks at once: a script holds up everyone else.
+            // The Go client's batch size. A script blocks all other clients while it runs.
             batch: 500,
             sorted: false,
             refuses_empty_xattr: false,
@@ -50,7 +50,7 @@ impl SettingRecords for RedisEngine {
         self.stored_setting().await
     }
 
-    /// Nothing has to be made ready.
+    /// Redis needs no preparation.
     async fn prepare(&self) -> Result<()> {
         Ok(())
     }
@@ -81,9 +81,8 @@ impl CounterRecords for RedisEngine {
 
 #[async_trait]
 impl Listings for RedisEngine {
-    /// As the contract says, but that the server may answer an entry twice while it resizes the
-    /// hash of a directory that changes under the listing: never within a page, and never one that
-    /// is not there.
+    /// The server may return an entry twice while it resizes the hash of a directory that changes
+    /// during the listing: never within one page, and never an entry that does not exist.
     async fn list(&self, dir: Ino, cursor: &Cursor, limit: usize) -> Result<EntryPage> {
         self.entries(dir, cursor, limit).await
     }

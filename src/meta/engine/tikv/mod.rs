@@ -35,18 +35,22 @@ const MAX_MESSAGE: usize = 32 << 20;
 
 /// Connects to the cluster that `url` names, as far as `policy` allows: files, and the addresses of
 /// PD servers.
-pub async fn connect_under(url: &str, env: Env<'_>, policy: &Arc<Policy>) -> Result<KvEngine> {
-    Ok(KvEngine::new(open_under(url, env, policy).await?))
+pub async fn connect(url: &str, env: Env<'_>, policy: &Arc<Policy>) -> Result<KvEngine> {
+    Ok(KvEngine::new(open_with_policy(url, env, policy).await?))
 }
 
 /// Opens the store without an engine, for tests that wrap it.
 pub async fn open(url: &str, env: Env<'_>) -> Result<Arc<dyn KvStore>> {
-    open_under(url, env, &Policy::unrestricted()).await
+    open_with_policy(url, env, &Policy::unrestricted()).await
 }
 
 /// Like [`open`], as far as `policy` allows. It cannot restrict the addresses of TiKV servers,
 /// which the library learns from PD.
-async fn open_under(url: &str, env: Env<'_>, policy: &Arc<Policy>) -> Result<Arc<dyn KvStore>> {
+async fn open_with_policy(
+    url: &str,
+    env: Env<'_>,
+    policy: &Arc<Policy>,
+) -> Result<Arc<dyn KvStore>> {
     let mut address = Address::parse(url, env)?;
     may_connect(&address, policy).await?;
     if address.verify_cn {

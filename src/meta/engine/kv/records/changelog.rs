@@ -1,5 +1,6 @@
 //! The change log: one key per commit, which contains the version of the commit.
 
+use async_trait::async_trait;
 use futures::future::try_join_all;
 
 use crate::error::Result;
@@ -7,7 +8,6 @@ use crate::meta::engine::ChangeLogRecords;
 use crate::meta::engine::kv::KvEngine;
 use crate::meta::engine::kv::keys::{StoreKey, prefix};
 use crate::meta::engine::kv::store::{Pair, Scan};
-use async_trait::async_trait;
 
 /// Keys read and deleted by one round of trimming.
 const BATCH: usize = 1000;

@@ -2,6 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use async_trait::async_trait;
+
 use crate::error::Result;
 use crate::meta::engine::kv::KvEngine;
 use crate::meta::engine::kv::keys::{StoreKey, prefix};
@@ -10,7 +12,6 @@ use crate::meta::engine::kv::values;
 use crate::meta::engine::{DelayedSlices, DeletedFile, GarbageRecords};
 use crate::meta::record::{SliceSize, delayed_slices};
 use crate::meta::{Ino, SliceId};
-use async_trait::async_trait;
 
 /// Reference records checked and deleted by one transaction.
 const BATCH: usize = 100;

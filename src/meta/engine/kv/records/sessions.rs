@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::error::Result;
@@ -12,7 +13,6 @@ use crate::meta::engine::kv::store::Scan;
 use crate::meta::engine::kv::values;
 use crate::meta::engine::{HeldKind, HeldLock, SessionRecords, StoredSession};
 use crate::meta::{Ino, Sid};
-use async_trait::async_trait;
 
 /// How long a legacy session lasts after its last heartbeat, in seconds.
 const LEGACY_TIMEOUT: i64 = 300;

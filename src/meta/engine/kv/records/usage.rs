@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use async_trait::async_trait;
+
 use crate::error::Result;
 use crate::meta::Ino;
 use crate::meta::engine::UsageRecords;
@@ -11,7 +13,6 @@ use crate::meta::engine::kv::keys::{StoreKey, prefix};
 use crate::meta::engine::kv::store::Scan;
 use crate::meta::engine::kv::values::fixed;
 use crate::meta::record::{DirStat, Quota, QuotaKey};
-use async_trait::async_trait;
 
 /// Dir stats changed by one transaction. Few, since other clients flush the same directories.
 const DIR_STATS: usize = 20;

@@ -2,6 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use async_trait::async_trait;
+
 use crate::error::{Error, Result};
 use crate::meta::Ino;
 use crate::meta::engine::kv::KvEngine;
@@ -10,7 +12,6 @@ use crate::meta::engine::kv::store::Scan;
 use crate::meta::engine::kv::values;
 use crate::meta::engine::{AclRecords, CounterRecords, SettingRecords};
 use crate::meta::record::{AclRule, Attr, Counter};
-use async_trait::async_trait;
 
 /// Inode 0 means none and 1 is the root; slice 0 is a hole.
 const FIRST_INODE: i64 = 2;

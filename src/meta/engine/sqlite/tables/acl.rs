@@ -29,7 +29,7 @@ pub fn rule(db: &Db, id: u32) -> DbResult<Option<AclRule>> {
     db.one(sql, [id], |row| rule_at(row, 0, id))
 }
 
-pub fn all(db: &Db) -> DbResult<Vec<(u32, AclRule)>> {
+fn all(db: &Db) -> DbResult<Vec<(u32, AclRule)>> {
     let sql = "SELECT id, owner, `group`, mask, other, named_users, named_groups FROM jfs_acl \
                ORDER BY id";
     db.all(sql, [], |row| {
@@ -38,7 +38,7 @@ pub fn all(db: &Db) -> DbResult<Vec<(u32, AclRule)>> {
     })
 }
 
-pub fn insert(db: &Db, rule: &AclRule) -> DbResult<u32> {
+fn insert(db: &Db, rule: &AclRule) -> DbResult<u32> {
     let sql = "INSERT INTO jfs_acl (owner, `group`, mask, other, named_users, named_groups) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     let (users, groups) = (acl::encode_entries(&rule.users), acl::encode_entries(&rule.groups));

@@ -32,7 +32,7 @@ pub fn append(db: &Db, line: &str) -> DbResult<()> {
 }
 
 /// Returns lines with versions above `after`.
-pub fn lines(db: &Db, after: i64, limit: i64) -> DbResult<Vec<(i64, String)>> {
+fn lines(db: &Db, after: i64, limit: i64) -> DbResult<Vec<(i64, String)>> {
     let sql = "SELECT id, entry FROM jfs_change_log WHERE id > ?1 ORDER BY id LIMIT ?2";
     db.all(sql, params![after, limit], |row| {
         let columns = Columns::new(row, &"table change_log");
@@ -42,7 +42,7 @@ pub fn lines(db: &Db, after: i64, limit: i64) -> DbResult<Vec<(i64, String)>> {
 }
 
 /// Returns the version of the last line to drop, by age and by count; 0 if there is none.
-pub fn cutoff(db: &Db, before: Option<i64>, keep: Option<u64>) -> DbResult<i64> {
+fn cutoff(db: &Db, before: Option<i64>, keep: Option<u64>) -> DbResult<i64> {
     let by_age = before.map_or(Ok(0), |before| expired(db, before))?;
     let by_count = keep.map_or(Ok(0), |keep| surplus(db, keep))?;
     Ok(by_age.max(by_count))

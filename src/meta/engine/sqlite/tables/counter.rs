@@ -36,7 +36,7 @@ impl CounterRecords for SqliteEngine {
     }
 }
 
-pub fn value(db: &Db, counter: Counter) -> DbResult<i64> {
+fn value(db: &Db, counter: Counter) -> DbResult<i64> {
     let sql = "SELECT value FROM jfs_counter WHERE name = ?1";
     let name = counter.name();
     let found = db.one(sql, [name], |row| {
@@ -63,7 +63,7 @@ pub fn insert(db: &Db, name: &str, value: i64) -> DbResult<()> {
 }
 
 /// Stores `now` unless the stored time is later than `now - gap`. Returns whether it did.
-pub fn claim(db: &Db, counter: Counter, now: i64, gap: i64) -> DbResult<bool> {
+fn claim(db: &Db, counter: Counter, now: i64, gap: i64) -> DbResult<bool> {
     if value(db, counter)? > now.saturating_sub(gap) {
         return Ok(false);
     }

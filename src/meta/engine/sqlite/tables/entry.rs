@@ -68,7 +68,7 @@ pub fn parents(db: &Db, ino: Ino) -> DbResult<Vec<(Ino, i64)>> {
 }
 
 /// Returns a page in the order of names.
-pub fn list(db: &Db, dir: Ino, cursor: &Cursor, limit: usize) -> DbResult<EntryPage> {
+fn list(db: &Db, dir: Ino, cursor: &Cursor, limit: usize) -> DbResult<EntryPage> {
     let limit = limit.max(1);
     let after = match cursor {
         Cursor::Start | Cursor::Scan(_) => None,

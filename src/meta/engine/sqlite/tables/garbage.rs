@@ -55,7 +55,7 @@ pub fn remove_file(db: &Db, ino: Ino) -> DbResult<()> {
     Ok(())
 }
 
-pub fn files(db: &Db, before: i64, limit: i64) -> DbResult<Vec<DeletedFile>> {
+fn files(db: &Db, before: i64, limit: i64) -> DbResult<Vec<DeletedFile>> {
     let sql = "SELECT inode, length, expire FROM jfs_delfile WHERE expire <= ?1 LIMIT ?2";
     db.all(sql, params![before, limit], |row| {
         let ino = Columns::new(row, &"table delfile").ino(0)?;
@@ -77,7 +77,7 @@ pub fn remove_detached(db: &Db, ino: Ino) -> DbResult<()> {
     Ok(())
 }
 
-pub fn detached(db: &Db, before: i64) -> DbResult<Vec<Ino>> {
+fn detached(db: &Db, before: i64) -> DbResult<Vec<Ino>> {
     let sql = "SELECT inode FROM jfs_detached_node WHERE added <= ?1";
     db.all(sql, [before], |row| Columns::new(row, &"table detached_node").ino(0))
 }

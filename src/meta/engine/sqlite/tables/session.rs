@@ -56,7 +56,7 @@ impl SessionRecords for SqliteEngine {
     }
 }
 
-pub fn put(db: &Db, sid: Sid, expire: i64, info: &[u8]) -> DbResult<()> {
+fn put(db: &Db, sid: Sid, expire: i64, info: &[u8]) -> DbResult<()> {
     let sql = "INSERT INTO jfs_session2 (sid, expire, info) VALUES (?1, ?2, ?3) \
                ON CONFLICT (sid) DO UPDATE SET expire = ?2, info = ?3";
     db.exec(sql, params![sid, expire, info])?;
@@ -64,12 +64,12 @@ pub fn put(db: &Db, sid: Sid, expire: i64, info: &[u8]) -> DbResult<()> {
 }
 
 /// Returns false if the session does not exist.
-pub fn extend(db: &Db, sid: Sid, expire: i64) -> DbResult<bool> {
+fn extend(db: &Db, sid: Sid, expire: i64) -> DbResult<bool> {
     let sql = "UPDATE jfs_session2 SET expire = ?2 WHERE sid = ?1";
     Ok(db.exec(sql, params![sid, expire])? > 0)
 }
 
-pub fn one(db: &Db, sid: Sid) -> DbResult<Option<StoredSession>> {
+fn one(db: &Db, sid: Sid) -> DbResult<Option<StoredSession>> {
     let sql = "SELECT sid, expire, info FROM jfs_session2 WHERE sid = ?1";
     if let Some(found) = db.one(sql, [sid], |row| stored(row, 0))? {
         return Ok(Some(found));
@@ -81,7 +81,7 @@ pub fn one(db: &Db, sid: Sid) -> DbResult<Option<StoredSession>> {
     db.one(sql, [sid], |row| stored(row, LEGACY_TIMEOUT))
 }
 
-pub fn all(db: &Db) -> DbResult<Vec<StoredSession>> {
+fn all(db: &Db) -> DbResult<Vec<StoredSession>> {
     let sql = "SELECT sid, expire, info FROM jfs_session2 ORDER BY sid";
     let mut found = db.all(sql, [], |row| stored(row, 0))?;
     if has_legacy(db)? {
@@ -91,7 +91,7 @@ pub fn all(db: &Db) -> DbResult<Vec<StoredSession>> {
     Ok(found)
 }
 
-pub fn stale(db: &Db, now: i64, limit: usize) -> DbResult<Vec<Sid>> {
+fn stale(db: &Db, now: i64, limit: usize) -> DbResult<Vec<Sid>> {
     let rows = |taken: usize| i64::try_from(limit - taken).unwrap_or(i64::MAX);
     let sql = "SELECT sid FROM jfs_session2 WHERE expire < ?1 LIMIT ?2";
     let mut found = db.all(sql, params![now, rows(0)], sid_at)?;
@@ -103,7 +103,7 @@ pub fn stale(db: &Db, now: i64, limit: usize) -> DbResult<Vec<Sid>> {
     Ok(found)
 }
 
-pub fn remove(db: &Db, sid: Sid) -> DbResult<()> {
+fn remove(db: &Db, sid: Sid) -> DbResult<()> {
     db.exec("DELETE FROM jfs_session2 WHERE sid = ?1", [sid])?;
     if has_legacy(db)? {
         db.exec("DELETE FROM jfs_session WHERE sid = ?1", [sid])?;
@@ -112,7 +112,7 @@ pub fn remove(db: &Db, sid: Sid) -> DbResult<()> {
 }
 
 /// Returns the inodes that the session keeps alive although they have no name any more.
-pub fn sustained(db: &Db, sid: Sid) -> DbResult<Vec<Ino>> {
+fn sustained(db: &Db, sid: Sid) -> DbResult<Vec<Ino>> {
     let sql = "SELECT inode FROM jfs_sustained WHERE sid = ?1 ORDER BY inode";
     db.all(sql, [sid], |row| Columns::new(row, &"table sustained").ino(0))
 }

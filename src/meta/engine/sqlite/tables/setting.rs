@@ -39,7 +39,7 @@ impl SettingRecords for SqliteEngine {
 }
 
 /// Returns `None` for a database without a volume.
-pub fn load(db: &Db) -> DbResult<Option<Vec<u8>>> {
+fn load(db: &Db) -> DbResult<Option<Vec<u8>>> {
     if !db.has_table("jfs_setting")? {
         return Ok(None);
     }
@@ -47,7 +47,7 @@ pub fn load(db: &Db) -> DbResult<Option<Vec<u8>>> {
     db.one(sql, [], |row| Ok(Columns::new(row, &"table setting").bytes(0)?.to_vec()))
 }
 
-pub fn store(db: &Db, json: &[u8], root: &Attr, trash: Option<&Attr>) -> DbResult<()> {
+fn store(db: &Db, json: &[u8], root: &Attr, trash: Option<&Attr>) -> DbResult<()> {
     if let Some(trash) = trash {
         insert_if_absent(db, Ino::TRASH, trash)?;
     }

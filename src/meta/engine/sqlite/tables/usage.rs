@@ -116,7 +116,7 @@ pub fn remove_dir_stat(db: &Db, ino: Ino) -> DbResult<()> {
 }
 
 /// Adds to a stat. Returns false if it is missing or would turn negative.
-pub fn add_dir_stat(db: &Db, ino: Ino, by: &DirStat) -> DbResult<bool> {
+fn add_dir_stat(db: &Db, ino: Ino, by: &DirStat) -> DbResult<bool> {
     let sql = "UPDATE jfs_dir_stats SET data_length = data_length + ?2, \
                used_space = used_space + ?3, used_inodes = used_inodes + ?4 \
                WHERE inode = ?1 AND data_length + ?2 >= 0 AND used_space + ?3 >= 0 \
@@ -124,7 +124,7 @@ pub fn add_dir_stat(db: &Db, ino: Ino, by: &DirStat) -> DbResult<bool> {
     Ok(db.exec(sql, params![ino, by.length, by.space, by.inodes])? > 0)
 }
 
-pub fn clear_dir_stats(db: &Db) -> DbResult<()> {
+fn clear_dir_stats(db: &Db) -> DbResult<()> {
     db.exec("DELETE FROM jfs_dir_stats", [])?;
     Ok(())
 }
@@ -140,7 +140,7 @@ pub fn quota(db: &Db, key: QuotaKey) -> DbResult<Option<Quota>> {
     }
 }
 
-pub fn quotas(db: &Db) -> DbResult<Vec<(QuotaKey, Quota)>> {
+fn quotas(db: &Db) -> DbResult<Vec<(QuotaKey, Quota)>> {
     let sql = "SELECT inode, max_space, max_inodes, used_space, used_inodes FROM jfs_dir_quota \
                ORDER BY inode";
     let mut found = db.all(sql, [], |row| {
@@ -164,7 +164,7 @@ pub fn quotas(db: &Db) -> DbResult<Vec<(QuotaKey, Quota)>> {
 }
 
 /// Writes the limits and, with `usage`, the usage. Returns whether the quota is new.
-pub fn put_quota(db: &Db, key: QuotaKey, new: &Quota, usage: bool) -> DbResult<bool> {
+fn put_quota(db: &Db, key: QuotaKey, new: &Quota, usage: bool) -> DbResult<bool> {
     let old = quota(db, key)?;
     let used = if usage { *new } else { old.unwrap_or_default() };
     let dir = "INSERT INTO jfs_dir_quota (inode, max_space, max_inodes, used_space, used_inodes) \
@@ -200,7 +200,7 @@ pub fn remove_quota(db: &Db, key: QuotaKey) -> DbResult<()> {
 }
 
 /// Adds to the usage. Users and groups are counted whether they have limits or not.
-pub fn add_quota_usage(db: &Db, key: QuotaKey, space: i64, inodes: i64) -> DbResult<()> {
+fn add_quota_usage(db: &Db, key: QuotaKey, space: i64, inodes: i64) -> DbResult<()> {
     let dir = "UPDATE jfs_dir_quota SET used_space = used_space + ?2, \
                used_inodes = used_inodes + ?3 WHERE inode = ?1";
     let owner = "INSERT INTO jfs_user_group_quota \
@@ -214,7 +214,7 @@ pub fn add_quota_usage(db: &Db, key: QuotaKey, space: i64, inodes: i64) -> DbRes
     Ok(())
 }
 
-pub fn clear_owner_quotas(db: &Db) -> DbResult<()> {
+fn clear_owner_quotas(db: &Db) -> DbResult<()> {
     db.exec("DELETE FROM jfs_user_group_quota", [])?;
     Ok(())
 }
