@@ -17,7 +17,7 @@ use crate::meta::op::content::truncate::{ExistingChunks, RangeOutcome, Truncate}
 use crate::meta::op::content::write::Write;
 use crate::meta::op::names::clone::PLAIN_CHUNKS;
 use crate::meta::record::chunk::CHUNK_BITS;
-use crate::meta::record::view::view;
+use crate::meta::record::visible_slices;
 use crate::meta::record::{Attr, CHUNK_SIZE, Slice};
 use crate::meta::{AtimeMode, Caller, Ino, Operation, Timestamp};
 
@@ -74,7 +74,7 @@ impl Meta {
         // Taken before the chunk is read: a change from now on makes the view invalid.
         let version = self.context.open.version(ino);
         let chunk = self.run(&Read { ino, index }).await?;
-        let view: View = Arc::new(view(&chunk.records));
+        let view: View = Arc::new(visible_slices(&chunk.records));
         if let Some(version) = version {
             self.context.open.cache_view(ino, index, Arc::clone(&view), version);
         }

@@ -12,7 +12,7 @@ use crate::meta::client::background::garbage::unreferenced;
 use crate::meta::client::run::Completed;
 use crate::meta::op::content::read::{Chunk, Read};
 use crate::meta::op::garbage::compact::{Compact, Compacted};
-use crate::meta::record::compaction::{Compaction, plan_compaction};
+use crate::meta::record::{Compaction, plan_compaction};
 use crate::meta::record::{Slice, SliceSize};
 use crate::sync::{Mutex, MutexGuard};
 
