@@ -13,9 +13,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::meta::RenameMode;
 use crate::meta::record::FileKind;
-use crate::meta::{Caller, Ino, Meta, Name, Timestamp};
+use crate::meta::{Caller, EntryRef, Ino, Meta, Name, RenameMode, Timestamp};
 
 /// The directory of everything the controller keeps, in the root of a file system.
 pub const HOME: &str = ".jfs-csi";
@@ -134,7 +133,14 @@ pub async fn write<T: Kept>(meta: &Meta, record: &T) -> Result<()> {
     // Exchanged rather than replaced, as what is replaced would go to the trash.
     let fresh = Name::new(format!(".{}.{}", record.id(), Uuid::new_v4().simple()))?;
     meta.symlink(&root, drawer, &fresh, text).await?;
-    let put = meta.rename(&root, (drawer, &fresh), (drawer, &name), RenameMode::Exchange).await;
+    let put = meta
+        .rename(
+            &root,
+            EntryRef::new(drawer, &fresh),
+            EntryRef::new(drawer, &name),
+            RenameMode::Exchange,
+        )
+        .await;
     let dropped = meta.unlink_with(&root, drawer, &fresh, true).await;
     put?;
     dropped

@@ -38,7 +38,7 @@ use crate::chunk::Budget;
 use crate::error::{Error, Result, joined};
 use crate::fuse::{RequestMemory, Unmount, mounts_below, unmount};
 use crate::meta::client::{Progress, Removal};
-use crate::meta::{Caller, Meta, Name};
+use crate::meta::{Caller, EntryRef, Meta, Name};
 use crate::page;
 use crate::sync::{Mutex, MutexGuard};
 use crate::vfs::internal::Shown;
@@ -434,5 +434,6 @@ async fn remove_dir(lease: &Lease, dir: crate::meta::Ino) -> Result<()> {
     let (parent, _) = meta.resolve(parent).await?;
     let how = Removal { skip_trash: true, ..Removal::default() };
     let name = Name::new(name)?;
-    meta.remove_tree_with(&Caller::root(), (parent, &name), how, &Progress::default()).await
+    meta.remove_tree_with(&Caller::root(), EntryRef::new(parent, &name), how, &Progress::default())
+        .await
 }

@@ -17,12 +17,11 @@ use crate::csi::proto::csi::{CapacityRange, CreateVolumeRequest, Volume, VolumeC
 use crate::csi::records::{self, MAKING, Source, VolumeRecord};
 use crate::csi::{pattern, place};
 use crate::error::{Error, Result};
-use crate::meta::AttrSet;
-use crate::meta::CloneMode;
-use crate::meta::RenameMode;
 use crate::meta::client::Progress;
 use crate::meta::record::QuotaKey;
-use crate::meta::{Caller, Ino, Limits, Meta, Name, Timestamp};
+use crate::meta::{
+    AttrSet, Caller, CloneMode, EntryRef, Ino, Limits, Meta, Name, RenameMode, Timestamp,
+};
 use crate::policy::Policy;
 
 /// Who uses a volume is not known when it is made, so it is open to all; the pod sees nothing else.
@@ -248,9 +247,9 @@ async fn make(
     let (parent, name) = (meta.ensure_dir(above).await?, Name::new(name)?);
     if record.source.is_some() {
         let (source, _) = content(meta, record).await?;
-        let how = (CloneMode { preserve: true, umask: 0 }, 0);
+        let mode = CloneMode { preserve: true, umask: 0 };
         return Ok(meta
-            .clone_tree(&root, source, (parent, &name), how, &Progress::default())
+            .clone_tree(&root, source, EntryRef::new(parent, &name), mode, 0, &Progress::default())
             .await?);
     }
     let Some((uid, gid)) = owner else {
@@ -266,7 +265,13 @@ async fn make(
     let (dir, _) = meta.mkdir(&root, making, &fresh, mode, 0).await?;
     let set = AttrSet { uid: Some(uid), gid: Some(gid), mode: Some(mode), ..AttrSet::default() };
     meta.setattr(&root, dir, set).await?;
-    meta.rename(&root, (making, &fresh), (parent, &name), RenameMode::NoReplace).await?;
+    meta.rename(
+        &root,
+        EntryRef::new(making, &fresh),
+        EntryRef::new(parent, &name),
+        RenameMode::NoReplace,
+    )
+    .await?;
     Ok(dir)
 }
 

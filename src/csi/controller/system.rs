@@ -11,9 +11,8 @@ use uuid::Uuid;
 
 use crate::csi::records::{self, HOME};
 use crate::error::{Error, Result};
-use crate::meta::RenameMode;
 use crate::meta::client::{Progress, Removal};
-use crate::meta::{Caller, Ino, Meta, Name, Options, Registration};
+use crate::meta::{Caller, EntryRef, Ino, Meta, Name, Options, Registration, RenameMode};
 use crate::mounts::access::Access;
 use crate::volume::{Volume, VolumeOptions};
 
@@ -83,7 +82,7 @@ impl System {
     pub async fn discard(self: &Arc<Self>, (dir, name): (Ino, &Name), label: &str) -> Result<()> {
         let deleting = records::made_drawer(&self.meta, DELETING).await?;
         let grave = Name::new(format!("{label}-{}", Uuid::new_v4().simple()))?;
-        let (from, to) = ((dir, name), (deleting, &grave));
+        let (from, to) = (EntryRef::new(dir, name), EntryRef::new(deleting, &grave));
         self.meta.rename(&Caller::root(), from, to, RenameMode::NoReplace).await?;
         self.start_sweep();
         Ok(())
@@ -157,7 +156,7 @@ impl System {
     async fn sweep_one(&self, deleting: Ino, name: &Name) -> Result<()> {
         let before = self.sweep.done();
         let how = Removal { keeps_going: true, ..Removal::default() };
-        let tree = (deleting, name);
+        let tree = EntryRef::new(deleting, name);
         self.meta.remove_tree_with(&Caller::root(), tree, how, &self.sweep).await?;
         // Objects go after the metadata that names them.
         self.meta.idle().await;

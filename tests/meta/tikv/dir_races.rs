@@ -62,7 +62,7 @@ impl Rivals {
     }
 
     async fn make(maker: Arc<Meta>, dir: Ino) -> Result<(), Error> {
-        maker.create(&Caller::root(), dir, &name("f"), (0o644, 0), true).await.map(drop)
+        maker.create(&Caller::root(), dir, &name("f"), 0o644, 0, true).await.map(drop)
     }
 
     /// The prewrites that the server has received, including the delayed one.
@@ -91,7 +91,7 @@ async fn creating_a_file_in_a_removed_directory_fails() {
     assert!(matches!(made.await.expect("no panic"), Err(Error::NotFound)));
     let left = TikvServer::shared().dump(&rivals.url);
     let of_dir = [b"A".as_slice(), &rivals.dir.0.to_le_bytes()].concat();
-    assert!(!left.keys().any(|key| key.starts_with(&of_dir)), "nothing of it is left");
+    assert!(!left.keys().any(|key| key.starts_with(&of_dir)), "nothing is left of it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -117,7 +117,7 @@ async fn without_guard_keys_a_file_is_created_in_a_removed_directory() {
     let made = tokio::spawn(Rivals::make(rivals.maker.clone(), rivals.dir));
     arrived(before).await;
     rivals.remover.rm_dir("d").await.expect("an empty directory");
-    made.await.expect("no panic").expect("nothing stands in the way");
+    made.await.expect("no panic").expect("nothing prevents it");
     let left = TikvServer::shared().dump(&rivals.url);
     let of_dir = [b"A".as_slice(), &rivals.dir.0.to_le_bytes()].concat();
     let left: Vec<_> = left.keys().filter(|key| key.starts_with(&of_dir)).collect();
@@ -133,7 +133,7 @@ async fn without_guard_keys_a_directory_with_a_file_is_removed() {
     let removed = tokio::spawn(async move { remover.rm_dir("d").await });
     arrived(before).await;
     Rivals::make(rivals.maker.clone(), rivals.dir).await.expect("the directory is still there");
-    removed.await.expect("no panic").expect("nothing stands in the way");
+    removed.await.expect("no panic").expect("nothing prevents it");
     assert!(rivals.maker.names("").await.iter().all(|name| name != "d"));
 }
 

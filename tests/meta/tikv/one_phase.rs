@@ -69,14 +69,14 @@ async fn a_lost_reply_followed_by_a_change_of_another_client_is_no_conflict() {
     let key = [b"A".as_slice(), &dir.0.to_le_bytes(), b"Dsub"].concat();
     let deadline = std::time::Instant::now() + Duration::from_secs(4);
     while !server.dump(&wire.url).contains_key(&key) {
-        assert!(std::time::Instant::now() < deadline, "it is never made");
+        assert!(std::time::Instant::now() < deadline, "it was never created");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let other = jfs::meta::Meta::connect(&wire.url, jfs::meta::Options::default()).await;
     let other = other.expect("another client");
-    other.dir("d/beside").await;
-    made.await.expect("no panic").expect("it was made, once");
-    assert_eq!(wire.meta.names("d").await, ["beside", "sub"]);
+    other.dir("d/other").await;
+    made.await.expect("no panic").expect("created once");
+    assert_eq!(wire.meta.names("d").await, ["other", "sub"]);
     assert_eq!(wire.meta.attr("d").await.nlink, 4);
     other.close().await.expect("close");
 }

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use crate::error::{Error, Result};
-use crate::meta::chunk_range::MAX_FILE_LENGTH;
+use crate::meta::chunk_range::{ChunkKey, MAX_FILE_LENGTH};
 use crate::meta::client::Meta;
 use crate::meta::op::garbage::delete_chunk::DeleteChunk;
 use crate::meta::op::garbage::delete_files::{DeleteFiles, DeletedFileChunks};
@@ -247,7 +247,7 @@ impl Meta {
     pub(in crate::meta::client) async fn abandon(
         &self,
         slice: SliceSize,
-        chunk: (Ino, u32),
+        chunk: ChunkKey,
     ) -> Result<bool> {
         Ok(!self.engine.tracks(slice).await? && self.run(&Abandon { slice, chunk }).await?)
     }
