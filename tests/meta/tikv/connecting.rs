@@ -1,4 +1,4 @@
-//! Wrong addresses, unreachable servers, invalid keys: a clear error, in time.
+//! A wrong address, servers that are not there, keys that are not good: a clear error, in time.
 
 use jfs::meta::engine::{Engine, connect};
 use std::sync::Arc;
@@ -20,8 +20,8 @@ async fn opened(url: &str) -> Arc<dyn Engine> {
 }
 
 #[tokio::test]
-async fn an_unreachable_server_is_named_in_the_error() {
-    // Bound and closed again: nothing listens there.
+async fn a_server_that_is_not_there_is_named() {
+    // Taken and left again: nobody listens.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("tikv://127.0.0.1:{port}/x");
     let error = refusal(&url).await;
@@ -39,7 +39,7 @@ async fn one_of_several_servers_is_enough() {
     assert_eq!(opened(&url).await.load_setting().await.expect("a read"), None);
 }
 
-/// PD returns stores that do not respond.
+/// PD knows stores that do not answer.
 #[tokio::test]
 async fn pd_without_tikv_is_an_error_in_time() {
     let server = TikvServer::start(&["-deaf"]);
@@ -48,7 +48,7 @@ async fn pd_without_tikv_is_an_error_in_time() {
 }
 
 #[tokio::test]
-async fn invalid_tls_files_are_named_in_the_error() {
+async fn files_for_tls_that_are_no_good_are_named() {
     let folder = TempDir::new().expect("a temporary folder");
     let file = |name: &str| folder.path().join(name).display().to_string();
     std::fs::write(file("ca"), "no PEM").expect("a file");
@@ -61,9 +61,9 @@ async fn invalid_tls_files_are_named_in_the_error() {
     assert!(damaged.contains("not a PEM file"), "{damaged}");
 }
 
-/// A server that accepts connections but never responds.
+/// Something listens there and never says a word.
 #[tokio::test]
-async fn a_silent_server_is_an_error_in_time() {
+async fn a_server_that_says_nothing_is_an_error_in_time() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("tikv://{}/x", silent.local_addr().unwrap());
     let error = refusal(&url).await;
@@ -72,7 +72,7 @@ async fn a_silent_server_is_an_error_in_time() {
 }
 
 #[tokio::test]
-async fn an_unknown_host_is_named_in_the_error() {
+async fn a_name_that_nobody_has_is_named() {
     let error = refusal("tikv://no-such-host.invalid:2379/x").await.to_string();
     assert!(error.contains("no-such-host.invalid:2379: "), "{error}");
 }

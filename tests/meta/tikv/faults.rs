@@ -1,4 +1,4 @@
-//! Every fault of the servers ends in success or in a clean error, never in a partial operation.
+//! Every fault of the servers ends in success or in a clean error, never in half an operation.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::support::tikv::TikvServer;
 use crate::support::tree::{Tree, name};
 use crate::support::volume::{Volume, setting};
 
-/// Faults that pass after one or two retries, by the library or by this client.
+/// What passes after one or two attempts of the library or of ours.
 const PASSING: [&str; 8] =
     ["refuse", "lose", "delay", "not-leader", "no-leader", "stale-epoch", "busy", "new-leader"];
-/// More than the library retries, so that it abandons the request.
+/// More than the library tries, so that the request is given up.
 pub const ALWAYS: u32 = 11;
 
 /// A client that flushes nothing on its own, so that the next commit is the test's.
@@ -24,19 +24,19 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// With several regions, where a commit takes two phases.
+    /// In several regions, where a commit takes two phases.
     pub async fn new() -> Self {
         Self::over(Volume::tikv_with(setting()).await).await
     }
 
-    /// With one region, where a commit takes one phase.
+    /// In one region, where it takes one.
     pub async fn in_one_region() -> Self {
         Self::over(Volume::tikv_in_one_region_with(setting()).await).await
     }
 
     async fn over(volume: Volume) -> Self {
         let meta = volume.visitor().await;
-        // Ids are already allocated.
+        // Ids are there already.
         meta.dir("d").await;
         meta.new_slice().await.expect("slice id");
         Self { meta, url: volume.url.clone(), _volume: volume }
@@ -51,7 +51,7 @@ impl Wire {
         self.meta.engine().counter(Counter::TotalInodes).await.expect("counter")
     }
 
-    /// Some of every operation; each step must succeed and have its effect.
+    /// A bit of everything; every step must succeed, and leave what it should.
     pub async fn work(&self, round: usize, mut fail: impl FnMut()) {
         let (dir, file) = (format!("d/sub{round}"), format!("d/f{round}"));
         let links = self.meta.attr("d").await.nlink;
@@ -94,23 +94,23 @@ async fn passes_on(wire: &Wire, on: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_single_failure_of_a_read_is_retried() {
+async fn what_goes_wrong_once_with_a_read_is_not_noticed() {
     passes("KvBatchGet").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_single_failure_of_a_prewrite_is_retried() {
+async fn what_goes_wrong_once_with_a_prewrite_is_not_noticed() {
     passes("KvPrewrite").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_single_failure_of_a_commit_is_retried() {
+async fn what_goes_wrong_once_with_a_commit_is_not_noticed() {
     passes("KvCommit").await;
 }
 
-/// The commit takes effect, but all replies are lost.
+/// The commit takes effect and nobody hears of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_whose_replies_are_all_lost_is_applied_once() {
+async fn a_commit_whose_answers_are_all_lost_is_done_once() {
     let wire = Wire::new().await;
     let before = wire.inodes().await;
     wire.fail("KvCommit", "lose", ALWAYS);
@@ -119,7 +119,7 @@ async fn a_commit_whose_replies_are_all_lost_is_applied_once() {
     assert_eq!(wire.inodes().await, before + 1);
 }
 
-/// The commit never arrives, which the client cannot know: it is rolled back before it is repeated.
+/// The commit never arrives, and nobody knows: it is taken back, and only then repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_never_arrives_is_repeated_once() {
     let wire = Wire::new().await;
@@ -143,8 +143,7 @@ async fn a_counter_whose_commit_is_lost_counts_once() {
     }
 }
 
-/// An unconditional write leaves no trace that shows whether it took effect, unless it was read
-/// before.
+/// What is written whatever is there has nothing that would tell, unless someone has looked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regression_a_session_is_stored_by_a_server_that_is_busy_for_a_moment() {
     for wire in [Wire::new().await, Wire::in_one_region().await] {
@@ -177,7 +176,7 @@ async fn a_write_whose_commit_is_lost_is_appended_once() {
     }
 }
 
-/// Regions split and change their leaders while a client uses outdated region information.
+/// Regions split and change their leaders while a client works that knows them as they were.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regions_may_move_under_a_working_client() {
     let wire = Wire::new().await;
@@ -192,14 +191,14 @@ async fn regions_may_move_under_a_working_client() {
     }
 }
 
-/// The locks of a dead client block others only briefly.
+/// What a client that died has locked is in the way for a moment only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_locks_of_a_dead_client_expire() {
     let wire = Wire::new().await;
     let dir = wire.meta.ino("d").await;
     let dead = {
         let meta = wire.meta.clone();
-        // Its commits never arrive, and then it is gone.
+        // Its commits go nowhere, and then it is gone.
         wire.fail("KvCommit", "hang", 1);
         tokio::spawn(async move {
             meta.mkdir(&Caller::root(), dir, &name("locked"), 0o755, 0).await.map(drop)
@@ -219,11 +218,11 @@ async fn the_locks_of_a_dead_client_expire() {
     assert_eq!(wire.meta.names("d").await, ["locked"]);
 }
 
-/// It died after it had locked a secondary key and before it locked the primary key.
+/// It died after it had locked one key and before it reached the one that decides.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_locks_of_a_client_that_died_mid_commit_expire() {
+async fn the_locks_of_a_client_that_died_half_way_go_away() {
     let wire = Wire::new().await;
-    // Inode 2 is d. The entry in it is the primary key; the entry in e lies in another region.
+    // Inode 2 is d. The name in it is the primary key, the name in e lies in another region.
     assert_eq!(wire.meta.dir("e").await.0, 3);
     let ino = wire.meta.file("d/f").await;
     let key = [b"A".as_slice(), &2_u64.to_le_bytes()].concat();

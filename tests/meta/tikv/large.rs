@@ -1,4 +1,4 @@
-//! Large data stays within the limits of a cluster, and of this client's memory.
+//! What is large stays within the limits of a cluster, and of this client's memory.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::support::tikv::TikvServer;
 use crate::support::tree::{Tree, name};
 use crate::support::volume::setting;
 
-/// Lower than a cluster's limits: messages of 4 MiB, transactions of 1 MiB and ten thousand keys.
+/// Tighter than a cluster's: messages of 4 MiB, transactions of a MiB and ten thousand keys.
 const LIMITS: [&str; 6] =
     ["-max-message", "4194304", "-max-keys", "10000", "-max-bytes", "1048576"];
 
@@ -38,7 +38,7 @@ fn slice(id: u64) -> Slice {
     Slice { pos: 0, id: SliceId(id), size: 4096, off: 0, len: 4096 }
 }
 
-/// Deleting the file in one commit would write more keys than allowed.
+/// A commit that took the file away at once would write more keys than it may.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_file_is_deleted_within_the_limits() {
     const CHUNKS: u32 = 1200;
@@ -49,7 +49,7 @@ async fn a_large_file_is_deleted_within_the_limits() {
         let slices = vec![slice(1_000_000 + u64::from(index))];
         Change::AppendSlices { ino, index, slices, if_present: false }
     };
-    // The length first: growing a file with existing chunks would write to each of them.
+    // The length first: growing over chunks that are there would write to each of them.
     meta.truncate(&Caller::root(), ino, u64::from(CHUNKS) * CHUNK_SIZE).await.expect("grow");
     commit(&meta, &(0..CHUNKS).map(append).collect::<Vec<_>>()).await;
     assert_eq!(meta.engine().chunk_indexes(ino, 0).await.expect("chunks").len(), CHUNKS as usize);
@@ -59,7 +59,7 @@ async fn a_large_file_is_deleted_within_the_limits() {
     assert!(meta.engine().deleted_files(i64::MAX, 10).await.expect("files").is_empty());
 }
 
-/// A chunk that was written many times and never compacted.
+/// A chunk that was written to again and again and never compacted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chunk_of_many_slices_is_read_within_the_limits() {
     const SLICES: u64 = 30_000;
@@ -100,7 +100,7 @@ async fn a_large_directory_is_removed_within_the_limits() {
     assert!(server.dump(&url).is_empty());
 }
 
-/// One page is larger than a message: it is read in smaller parts.
+/// More than a message holds lies on one page: it is asked for in smaller parts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_that_is_larger_than_a_message_is_listed() {
     const LISTS: u64 = 60;
@@ -117,7 +117,7 @@ async fn garbage_that_is_larger_than_a_message_is_listed() {
     assert!(found.iter().all(|list| list.slices.len() as u64 == EACH));
 }
 
-/// The single references of a whole volume are dropped in batches.
+/// Single references go by the hundred, those of a whole volume.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_references_are_dropped_within_the_limits() {
     let server = TikvServer::start(&LIMITS);
@@ -129,9 +129,9 @@ async fn many_references_are_dropped_within_the_limits() {
     assert!(!meta.engine().tracks(SliceSize { id: SliceId(3000), size: 1 }).await.expect("read"));
 }
 
-/// The tools of the Go client, on a server with the same limits.
+/// The tools of the Go client on a server with the same limits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_go_client_dumps_our_volume_within_the_limits() {
+async fn the_go_client_dumps_what_we_made_within_the_limits() {
     let server = TikvServer::start(&LIMITS);
     let url = server.fresh_url();
     let meta = formatted(&url).await;
@@ -148,10 +148,10 @@ async fn the_go_client_dumps_our_volume_within_the_limits() {
     assert_eq!(entries.len(), 100);
 }
 
-/// The environment variable with the directory that this program lists as a separate process.
+/// Names the directory that this program is to list as a process of its own.
 const LISTED: &str = "JFS_TEST_LISTED";
 
-/// Prints how many entries the measured process has listed; on its own it lists a small directory.
+/// How many entries the process that is measured has seen; alone it lists a small directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_is_listed_page_by_page() {
     let (url, count) = if let Ok(listed) = std::env::var(LISTED) {
@@ -180,15 +180,15 @@ async fn a_directory_is_listed_page_by_page() {
     println!("peak {} KiB", peak());
 }
 
-/// The peak memory of this process, in KiB.
+/// The most memory that this process ever had, in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// The memory of a listing does not grow with the directory: it is the same for five thousand
-/// entries and for many times as many. With `JFS_TEST_LONG=1` these are a million.
+/// What a listing takes does not grow with the directory: the same for five thousand entries and for
+/// many times as many. With `JFS_TEST_LONG=1` these are a million.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_huge_directory_lists_in_bounded_memory() {
     let server = TikvServer::start(&["-stores", "3"]);
@@ -199,7 +199,7 @@ async fn a_huge_directory_lists_in_bounded_memory() {
     assert!(huge < small + 24 * 1024, "5000 entries: {small} KiB, {many} entries: {huge} KiB");
 }
 
-/// The peak memory of a process that lists a directory with this many entries, in several regions.
+/// The peak of a process that lists a directory of so many entries, in several regions.
 async fn listed(server: &TikvServer, count: usize) -> u64 {
     let url = server.fresh_split_url();
     formatted(&url).await.close().await.expect("close");

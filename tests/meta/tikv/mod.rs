@@ -1,10 +1,10 @@
-//! Tests that are specific to TiKV: failing servers, races that a snapshot does not show, requests.
+//! What is particular to TiKV: servers that fail, races that a snapshot does not see, requests.
 
 mod connecting;
-mod dir_races;
 mod faults;
 mod large;
-mod many_clients;
+mod many;
 mod one_phase;
+mod places;
 mod round_trips;
 mod tls;

@@ -1,5 +1,5 @@
-//! Commits in one phase: the request that writes the keys is the commit, so losing its reply means
-//! losing the reply to the commit.
+//! Commits in one phase: the request that writes the keys is the commit, so losing its answer is
+//! losing the commit's.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::faults::{ALWAYS, Wire};
 use crate::support::tikv::TikvServer;
 use crate::support::tree::{Tree, name};
 
-/// The replies that get lost: one, so that the library repeats the request, or all.
+/// The answers that get lost: one, so that the library repeats the request, or all.
 const LOST: [(&str, u32); 4] = [("lose", 1), ("lose", ALWAYS), ("refuse", 1), ("refuse", ALWAYS)];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_is_created_once_if_replies_are_lost() {
+async fn a_directory_whose_answers_are_lost_is_made_once() {
     for (what, times) in LOST {
         let wire = Wire::in_one_region().await;
         let before = wire.inodes().await;
@@ -27,7 +27,7 @@ async fn a_directory_is_created_once_if_replies_are_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slice_is_appended_once_if_replies_are_lost() {
+async fn a_slice_whose_answers_are_lost_is_appended_once() {
     for (what, times) in LOST {
         let wire = Wire::in_one_region().await;
         let ino = wire.meta.file("f").await;
@@ -41,7 +41,7 @@ async fn a_slice_is_appended_once_if_replies_are_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_counter_counts_once_if_replies_are_lost() {
+async fn a_counter_whose_answers_are_lost_counts_once() {
     for (what, times) in LOST {
         let wire = Wire::in_one_region().await;
         let engine = wire.meta.engine();
@@ -53,14 +53,14 @@ async fn a_counter_counts_once_if_replies_are_lost() {
     }
 }
 
-/// The first reply is lost, and another client changes what was committed before the library
-/// repeats the request: to the library that looks like a conflict.
+/// The first answer is lost, and another client goes on from what it has committed before the
+/// library asks again: to the library that looks like any conflict.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_reply_followed_by_a_change_of_another_client_is_no_conflict() {
+async fn a_lost_answer_behind_which_another_client_went_on_is_no_conflict() {
     let wire = Wire::in_one_region().await;
     let (dir, root) = (wire.meta.ino("d").await, Caller::root());
     let server = TikvServer::shared();
-    // The reply never arrives, and the library repeats the request after five seconds.
+    // The answer never comes, and the library asks again after five seconds.
     wire.fail("KvPrewrite", "lose-hang", 1);
     let made = {
         let meta = wire.meta.clone();
@@ -69,21 +69,21 @@ async fn a_lost_reply_followed_by_a_change_of_another_client_is_no_conflict() {
     let key = [b"A".as_slice(), &dir.0.to_le_bytes(), b"Dsub"].concat();
     let deadline = std::time::Instant::now() + Duration::from_secs(4);
     while !server.dump(&wire.url).contains_key(&key) {
-        assert!(std::time::Instant::now() < deadline, "it was never created");
+        assert!(std::time::Instant::now() < deadline, "it is never made");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let other = jfs::meta::Meta::connect(&wire.url, jfs::meta::Options::default()).await;
     let other = other.expect("another client");
-    other.dir("d/other").await;
-    made.await.expect("no panic").expect("created once");
-    assert_eq!(wire.meta.names("d").await, ["other", "sub"]);
+    other.dir("d/beside").await;
+    made.await.expect("no panic").expect("it was made, once");
+    assert_eq!(wire.meta.names("d").await, ["beside", "sub"]);
     assert_eq!(wire.meta.attr("d").await.nlink, 4);
     other.close().await.expect("close");
 }
 
-/// A request that was abandoned and rolled back arrives late: it must not take effect.
+/// What was given up and taken back arrives after all: it must not take effect then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_abandoned_commit_that_arrives_late_is_refused() {
+async fn a_commit_that_arrives_after_it_was_given_up_is_refused() {
     let wire = Wire::in_one_region().await;
     let before = wire.inodes().await;
     let held = Duration::from_secs(18);
@@ -98,9 +98,9 @@ async fn an_abandoned_commit_that_arrives_late_is_refused() {
     assert_eq!(wire.inodes().await, before + 1);
 }
 
-/// An old server never commits in one phase, and a new leader not immediately.
+/// An old server never commits in one phase, and a new leader not at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_declines_one_phase_gets_two_phases() {
+async fn a_server_that_declines_one_phase_gets_two() {
     for what in ["decline", "new-leader"] {
         let wire = Wire::in_one_region().await;
         wire.fail("KvPrewrite", what, 2);

@@ -1,22 +1,23 @@
-//! The requests that each operation takes without concurrent clients. Timestamps are requests too.
+//! How many requests each operation costs when nobody interferes. Timestamps are requests too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jfs::meta::AttrSet;
+use jfs::meta::EntryRef;
+use jfs::meta::RenameMode;
 use jfs::meta::record::Slice;
-use jfs::meta::{
-    AttrSet, Caller, EntryRef, Ino, Meta, Options, Registration, RenameMode, Timestamp,
-};
+use jfs::meta::{Caller, Ino, Meta, Options, Registration, Timestamp};
 
 use crate::support::tikv::TikvServer;
 use crate::support::tree::{Tree, name};
 use crate::support::volume::setting;
 
-/// The runs of which the minimum counts.
+/// Of which the fewest requests count.
 const TRIES: usize = 6;
 
-/// A volume on a server of its own, so that no other requests are counted.
+/// A volume on a server of its own, where nobody else's requests are counted.
 struct Counted {
     server: TikvServer,
     meta: Arc<Meta>,
@@ -35,7 +36,7 @@ impl Counted {
         let server = TikvServer::start(&[]);
         let options = Options {
             no_background_jobs: true,
-            // Only the test's requests are counted.
+            // Only what the test asks for is counted.
             heartbeat: Duration::ZERO,
             skip_dir_mtime: Duration::from_hours(1),
             ..Options::default()
@@ -50,7 +51,7 @@ impl Counted {
         Self { server, meta }
     }
 
-    /// Requests by method; flushing runs concurrently, so the minimum of several runs counts.
+    /// Requests by method; flushing runs beside it, so the fewest of some tries count.
     async fn count<T>(&self, mut work: impl AsyncFnMut(usize) -> T) -> BTreeMap<String, u64> {
         let mut fewest: Option<BTreeMap<String, u64>> = None;
         for attempt in 0..TRIES {
@@ -106,7 +107,7 @@ async fn a_read_takes_a_timestamp_and_one_or_two_reads() {
     assert_eq!(missed.await, calls(&[("KvBatchGet", 1), ("tso", 1)]));
 }
 
-/// How often an operation reads from the store before its commit.
+/// How often the store is read from before a commit.
 async fn reads(vol: &Counted, commit: &[(&str, u64)]) -> BTreeMap<&'static str, u64> {
     let root = Caller::root();
     let mut reads = BTreeMap::new();
@@ -118,7 +119,7 @@ async fn reads(vol: &Counted, commit: &[(&str, u64)]) -> BTreeMap<&'static str, 
     };
     let made = vol.count(async |i| {
         let called = name(format!("f{i}"));
-        vol.meta.create(&root, Ino::ROOT, &called, 0o644, 0, true).await.expect("create")
+        vol.meta.create(&root, Ino::ROOT, &called, (0o644, 0), true).await.expect("create")
     });
     note("create", made.await);
     let made = vol.count(async |i| {
@@ -149,7 +150,7 @@ async fn reads(vol: &Counted, commit: &[(&str, u64)]) -> BTreeMap<&'static str, 
         vol.meta.rename(&root, from, to, RenameMode::Replace).await.expect("rename")
     });
     note("rename", moved.await);
-    // With another name left, since otherwise the data would be deleted as well.
+    // With another name left, or the data would be deleted as well.
     for i in 0..TRIES {
         vol.meta.hard_link(&format!("g{i}"), &format!("h{i}")).await.expect("link");
     }
@@ -164,13 +165,13 @@ async fn reads(vol: &Counted, commit: &[(&str, u64)]) -> BTreeMap<&'static str, 
     reads
 }
 
-/// A timestamp, the reads, and one request that writes the keys and commits.
+/// A timestamp, the reads, and the request that writes the keys is the commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_in_one_region_takes_a_timestamp_its_reads_and_one_request() {
     let vol = Counted::new().await;
     let reads = reads(&vol, &[("KvPrewrite", 1), ("tso", 1)]).await;
-    // The chunk is read to append the record, a node after its entry, then what depends on it: the
-    // other names of a file, or whether a directory has entries.
+    // The chunk is read for the record to go behind, a node after its name, then what belongs to
+    // it: of a file its other names, of a directory whether it has entries.
     let expected = [
         ("create", 1),
         ("mkdir", 1),
@@ -184,9 +185,8 @@ async fn a_change_in_one_region_takes_a_timestamp_its_reads_and_one_request() {
     assert_eq!(reads, BTreeMap::from(expected));
 }
 
-/// With several regions, two timestamps and two phases. The second commit is that of the secondary
-/// keys, which nobody waits for. Requests to several regions are sent at once, so they take one
-/// round trip.
+/// In several, two timestamps, and two phases; the second commit is that of the other keys, which
+/// nobody waits for. Requests to several regions go out at once, so they are one round trip.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_in_several_regions_takes_two_phases() {
     let vol = Counted::in_several_regions().await;

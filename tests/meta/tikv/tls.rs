@@ -1,4 +1,4 @@
-//! TLS: both sides present a certificate, and the side that rejects it reports why.
+//! TLS: both sides show a certificate, and whoever is not content says why.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use crate::support::tikv::TikvServer;
 use crate::support::tree::Tree;
 use crate::support::volume::setting;
 
-/// A certificate authority, and a certificate that it has signed for the address of the servers.
+/// An authority, and a certificate that it has signed for the address of the servers.
 struct Authority {
     folder: TempDir,
 }
@@ -53,14 +53,14 @@ impl Authority {
         self.folder.path().join(name)
     }
 
-    /// Servers that present a certificate and require one of this authority.
+    /// Servers that show a certificate and want one of this authority.
     fn servers(&self, certificate: &str) -> TikvServer {
         let key = format!("{certificate}.key");
         let [ca, cert, key] = ["ca", certificate, &key].map(|name| text(&self.path(name)));
         TikvServer::start(&["-ca", &ca, "-cert", &cert, "-key", &key])
     }
 
-    /// The address options that trust this authority.
+    /// The options of an address that trusts this authority.
     fn trusting(&self, with: &Self) -> String {
         let [ca, cert, key] =
             [self.path("ca"), with.path("good"), with.path("good.key")].map(|path| text(&path));
@@ -116,9 +116,9 @@ async fn a_server_with_a_certificate_for_another_name_is_not_trusted() {
     assert!(error.contains("TLS: ") && error.contains("not valid for name"), "{error}");
 }
 
-/// The server does not trust the authority of the client's certificate.
+/// The server does not know who signed our certificate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_that_the_server_rejects_is_an_error() {
+async fn a_certificate_that_the_server_refuses_is_an_error() {
     let (one, other) = (Authority::new(), Authority::new());
     let server = one.servers("good");
     let error = refusal(&format!("{}{}", server.fresh_url(), one.trusting(&other))).await;
@@ -126,7 +126,7 @@ async fn a_certificate_that_the_server_rejects_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_without_tls_is_distinguished_from_an_unreachable_one() {
+async fn a_server_without_tls_is_told_from_one_that_is_not_there() {
     let authority = Authority::new();
     let url = TikvServer::shared().fresh_url();
     let error = refusal(&format!("{url}{}", authority.trusting(&authority))).await;
@@ -134,7 +134,7 @@ async fn a_server_without_tls_is_distinguished_from_an_unreachable_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connecting_without_tls_to_a_tls_server_fails() {
+async fn a_server_with_tls_is_not_spoken_to_without() {
     let authority = Authority::new();
     let error = refusal(&authority.servers("good").fresh_url()).await;
     assert!(error.contains("does not answer as a PD server"), "{error}");

@@ -21,7 +21,7 @@ use crate::sync::{Mutex, MutexGuard};
 const READ_THRESHOLD: usize = 5;
 /// With this many records a write waits for the compaction.
 const BLOCKING_THRESHOLD: usize = 2500;
-/// Compactions run concurrently; one more than this at most.
+/// Compactions that run concurrently: at most one more than this.
 const MAX_CONCURRENT: usize = 10;
 
 /// The chunks that this client is compacting.

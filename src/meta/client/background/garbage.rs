@@ -109,8 +109,9 @@ impl Meta {
         self.run(&DropSustained { sid, ino }).await
     }
 
-    /// Waits until half of the waiting files are deleted. A caller that removes many files calls
-    /// this between batches; otherwise most of their data would wait for the hourly job.
+    /// Waits until at most half of the allowed number of files wait for deletion. A caller that
+    /// removes many files calls this between batches; otherwise most of their data would wait for
+    /// the hourly job.
     pub(in crate::meta::client) async fn wait_for_deletions(&self) {
         let half = u32::try_from(MAX_WAITING_FILES / 2).unwrap_or(u32::MAX);
         // The semaphore is never closed, so this cannot fail.

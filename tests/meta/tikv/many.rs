@@ -1,4 +1,4 @@
-//! Many clients: the work that each does for itself does not conflict with the others.
+//! Many clients at once: what each of them does for itself is not in the way of the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::support::volume::{setting, setting_with_trash};
 const CLIENTS: usize = 6;
 const EACH: usize = 20;
 
-/// A volume on a server of its own, with clients that have a session and allocated ids.
+/// A volume on a server of its own with some clients that have a session and ids already.
 struct Crowd {
     server: TikvServer,
     clients: Vec<Arc<Meta>>,
 }
 
 impl Crowd {
-    /// Clients with a session; they flush their usage every second or so.
+    /// Clients with a session; what they count they flush every second or so.
     async fn with_sessions() -> Self {
         let crowd = Self::new().await;
         for meta in &crowd.clients {
@@ -30,7 +30,7 @@ impl Crowd {
         crowd
     }
 
-    /// Clients that send only the test's requests.
+    /// Clients that do nothing but what the test asks for.
     async fn new() -> Self {
         Self::on(setting()).await
     }
@@ -47,7 +47,7 @@ impl Crowd {
                 meta.init(setting.clone(), false).await.expect("format");
             }
             meta.load().await.expect("load");
-            // Ids are allocated ahead, in batches.
+            // Ids are taken ahead, many at a time.
             meta.dir(&format!("of{number}")).await;
             meta.new_slice().await.expect("slice id");
             meta.flush().await.expect("flush");
@@ -56,8 +56,8 @@ impl Crowd {
         Self { server, clients }
     }
 
-    /// The number of commits rolled back so far: one for each conflict.
-    fn rolled_back(&self) -> u64 {
+    /// Commits that were taken back so far: each one a conflict.
+    fn taken_back(&self) -> u64 {
         self.server.calls().get("KvBatchRollback").copied().unwrap_or(0)
     }
 }
@@ -70,37 +70,36 @@ async fn work(meta: Arc<Meta>, number: usize) {
     }
 }
 
-/// Each client uses its own directory: no key of the volume is written by all of them.
+/// Each in its own directory: no key of the volume is written by all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_in_separate_directories_never_conflict() {
+async fn clients_in_directories_of_their_own_never_conflict() {
     let crowd = Crowd::new().await;
-    let before = crowd.rolled_back();
+    let before = crowd.taken_back();
     let works = crowd.clients.iter().enumerate().map(|(i, meta)| work(meta.clone(), i));
     join_all(works).await;
-    assert_eq!(crowd.rolled_back(), before);
+    assert_eq!(crowd.taken_back(), before);
     assert!(crowd.clients.iter().all(|meta| meta.counts().conflicts() == 0));
 }
 
-/// Everything removed within an hour moves to the same directory.
+/// All that is removed within an hour goes to the same directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn regression_removing_to_the_trash_never_conflicts() {
     let crowd = Crowd::on(setting_with_trash()).await;
     let works = crowd.clients.iter().enumerate().map(|(i, meta)| work(meta.clone(), i));
     join_all(works).await;
-    // The hour directory exists already.
+    // The hour is there already.
     for (number, meta) in crowd.clients.iter().enumerate() {
         meta.rm(&format!("of{number}/f0")).await.expect("unlink");
     }
-    let before = crowd.rolled_back();
+    let before = crowd.taken_back();
     let removed = (1..EACH).flat_map(|i| {
         crowd.clients.iter().enumerate().map(move |(number, meta)| async move {
             meta.rm(&format!("of{number}/f{i}")).await.expect("unlink");
         })
     });
-    // The removals of one client are serialized by the directory; those of different clients are
-    // not.
+    // Those of one client wait for their turn with the directory; those of others do not.
     join_all(removed).await;
-    assert_eq!(crowd.rolled_back(), before);
+    assert_eq!(crowd.taken_back(), before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -108,18 +107,18 @@ async fn heartbeats_at_the_same_moment_never_conflict() {
     let crowd = Crowd::with_sessions().await;
     let sessions = crowd.clients[0].engine().sessions().await.expect("sessions");
     assert_eq!(sessions.len(), CLIENTS);
-    let before = crowd.rolled_back();
+    let before = crowd.taken_back();
     for beat in 0..10 {
         let beats = crowd.clients.iter().zip(&sessions).map(async |(meta, session)| {
             meta.engine().extend_session(session.sid, session.expire + beat).await.expect("beat")
         });
         assert!(join_all(beats).await.into_iter().all(|there| there));
     }
-    assert_eq!(crowd.rolled_back(), before);
+    assert_eq!(crowd.taken_back(), before);
 }
 
-/// All clients share one usage counter. It is written after the operations, for some seconds at a
-/// time, and conflicts there are retried: nothing is lost, and no operation notices.
+/// Usage is one counter for all. It is written behind the operations, some seconds' worth at a
+/// time, and what meets there is repeated: nothing is lost and no operation notices.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn usage_of_many_clients_adds_up() {
     let crowd = Crowd::with_sessions().await;

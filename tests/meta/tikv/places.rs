@@ -1,5 +1,5 @@
-//! Creating an entry in a directory while another client removes the directory: one of them fails,
-//! although neither writes a key that the other writes.
+//! Who makes something in a directory, and who takes the directory away: one of them wins, though
+//! neither writes a key that the other writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::support::tikv::TikvServer;
 use crate::support::tree::{Tree, name};
 use crate::support::volume::{Volume, setting};
 
-/// Two clients that do not update the directory's times, so that only its entries are written.
+/// Two clients that leave a directory's times alone, so that only its entries are written.
 struct Rivals {
     maker: Arc<Meta>,
     remover: Arc<Meta>,
@@ -27,8 +27,8 @@ impl Rivals {
         Self::with(async |url| connect(url).await.expect("connect")).await
     }
 
-    /// Clients whose transactions do not lock the guard keys of a directory.
-    async fn without_guard_keys() -> Self {
+    /// Whose transactions take no part in the seats of a directory.
+    async fn without_seats() -> Self {
         Self::with(async |url| {
             let store = tikv::open(url, &|_| None).await.expect("connect");
             Arc::new(KvEngine::new(Arc::new(Aside(store)))) as Arc<dyn Engine>
@@ -37,7 +37,7 @@ impl Rivals {
     }
 
     async fn with(engine: impl AsyncFn(&str) -> Arc<dyn Engine>) -> Self {
-        // In one region, so that all keys of a transaction are in one request.
+        // In one region, so that a transaction's keys are all in one request.
         let volume = Volume::tikv_in_one_region_with(setting()).await;
         let client = async || {
             let skip_dir_mtime = Duration::from_hours(1);
@@ -50,12 +50,12 @@ impl Rivals {
         };
         let (maker, remover) = (client().await, client().await);
         let dir = maker.dir("d").await;
-        // Ids are already allocated.
+        // Ids are there already.
         maker.file("warm").await;
         Self { maker, remover, url: volume.url.clone(), dir }
     }
 
-    /// Delays the next transaction that writes the key while the test continues.
+    /// Holds the next transaction that writes the key back while the test goes on.
     fn hold(&self, dir: Ino, entry: &str) {
         let key = [b"A".as_slice(), &dir.0.to_le_bytes(), b"D", entry.as_bytes()].concat();
         TikvServer::shared().fail_key(&self.url, &key, "KvPrewrite", "delay", 1);
@@ -65,7 +65,7 @@ impl Rivals {
         maker.create(&Caller::root(), dir, &name("f"), 0o644, 0, true).await.map(drop)
     }
 
-    /// The prewrites that the server has received, including the delayed one.
+    /// The prewrites that the server has seen: the one that is held is among them.
     fn prewrites() -> u64 {
         TikvServer::shared().calls().get("KvPrewrite").copied().unwrap_or(0)
     }
@@ -81,7 +81,7 @@ async fn arrived(before: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn creating_a_file_in_a_removed_directory_fails() {
+async fn a_file_made_in_a_directory_that_is_gone_is_not_found() {
     let rivals = Rivals::new().await;
     rivals.hold(rivals.dir, "f");
     let before = Rivals::prewrites();
@@ -91,11 +91,11 @@ async fn creating_a_file_in_a_removed_directory_fails() {
     assert!(matches!(made.await.expect("no panic"), Err(Error::NotFound)));
     let left = TikvServer::shared().dump(&rivals.url);
     let of_dir = [b"A".as_slice(), &rivals.dir.0.to_le_bytes()].concat();
-    assert!(!left.keys().any(|key| key.starts_with(&of_dir)), "nothing is left of it");
+    assert!(!left.keys().any(|key| key.starts_with(&of_dir)), "nothing of it is left");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn removing_a_directory_that_got_a_file_meanwhile_fails() {
+async fn a_directory_that_got_a_file_meanwhile_is_not_empty() {
     let rivals = Rivals::new().await;
     rivals.hold(Ino::ROOT, "d");
     let before = Rivals::prewrites();
@@ -107,17 +107,17 @@ async fn removing_a_directory_that_got_a_file_meanwhile_fails() {
     assert_eq!(rivals.maker.names("d").await, ["f"]);
 }
 
-/// What the two tests above would show without guard keys: the file is created, but nobody can ever
-/// find it.
+/// What the two tests above would show if nobody took a seat: the file is made, and nobody will
+/// ever find it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_guard_keys_a_file_is_created_in_a_removed_directory() {
-    let rivals = Rivals::without_guard_keys().await;
+async fn without_seats_a_file_is_made_in_a_directory_that_is_gone() {
+    let rivals = Rivals::without_seats().await;
     rivals.hold(rivals.dir, "f");
     let before = Rivals::prewrites();
     let made = tokio::spawn(Rivals::make(rivals.maker.clone(), rivals.dir));
     arrived(before).await;
     rivals.remover.rm_dir("d").await.expect("an empty directory");
-    made.await.expect("no panic").expect("nothing prevents it");
+    made.await.expect("no panic").expect("nothing stands in the way");
     let left = TikvServer::shared().dump(&rivals.url);
     let of_dir = [b"A".as_slice(), &rivals.dir.0.to_le_bytes()].concat();
     let left: Vec<_> = left.keys().filter(|key| key.starts_with(&of_dir)).collect();
@@ -125,19 +125,19 @@ async fn without_guard_keys_a_file_is_created_in_a_removed_directory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_guard_keys_a_directory_with_a_file_is_removed() {
-    let rivals = Rivals::without_guard_keys().await;
+async fn without_seats_a_directory_is_removed_though_it_got_a_file() {
+    let rivals = Rivals::without_seats().await;
     rivals.hold(Ino::ROOT, "d");
     let before = Rivals::prewrites();
     let remover = rivals.remover.clone();
     let removed = tokio::spawn(async move { remover.rm_dir("d").await });
     arrived(before).await;
     Rivals::make(rivals.maker.clone(), rivals.dir).await.expect("the directory is still there");
-    removed.await.expect("no panic").expect("nothing prevents it");
+    removed.await.expect("no panic").expect("nothing stands in the way");
     assert!(rivals.maker.names("").await.iter().all(|name| name != "d"));
 }
 
-/// Guard keys have no values: another client must find nothing but the records.
+/// Seats have no values: another client must not find anything beside the records.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn guards_leave_nothing_behind() {
     let rivals = Rivals::new().await;
