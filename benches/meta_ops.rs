@@ -27,10 +27,10 @@ use std::time::Duration;
 use anyhow::Result;
 use criterion::{BenchmarkGroup, Criterion, Throughput, measurement::WallTime};
 use futures::future::try_join_all;
-use jfs::meta::AttrSet;
-use jfs::meta::RenameMode;
 use jfs::meta::record::{Setting, Slice};
-use jfs::meta::{Caller, Ino, Meta, Name, Options, Registration, Timestamp};
+use jfs::meta::{
+    AttrSet, Caller, EntryRef, Ino, Meta, Name, Options, Registration, RenameMode, Timestamp,
+};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
@@ -147,7 +147,7 @@ impl Volume {
         let mut files = Vec::new();
         for i in 0..LISTED {
             let name = Name::new(format!("file-{i}"))?;
-            let (ino, _) = meta.create(&caller, listed, &name, (0o644, 0), true).await?;
+            let (ino, _) = meta.create(&caller, listed, &name, 0o644, 0, true).await?;
             meta.close_file(ino).await?;
             files.push((ino, name));
         }
@@ -184,7 +184,7 @@ impl Volume {
     async fn rename(&self) -> Result<()> {
         let (_, name) = self.file();
         let other = self.fresh_name()?;
-        let (here, there) = ((self.listed, name), (self.work, &other));
+        let (here, there) = (EntryRef::new(self.listed, name), EntryRef::new(self.work, &other));
         self.meta.rename(&self.caller, here, there, RenameMode::Replace).await?;
         self.meta.rename(&self.caller, there, here, RenameMode::Replace).await?;
         Ok(())
@@ -217,7 +217,7 @@ impl Volume {
 
     async fn new_file(&self) -> Result<Name> {
         let name = self.fresh_name()?;
-        let (ino, _) = self.meta.create(&self.caller, self.work, &name, (0o644, 0), true).await?;
+        let (ino, _) = self.meta.create(&self.caller, self.work, &name, 0o644, 0, true).await?;
         self.meta.close_file(ino).await?;
         Ok(name)
     }

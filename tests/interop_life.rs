@@ -7,12 +7,12 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jfs::meta::AttrSet;
-use jfs::meta::RenameMode;
 use jfs::meta::record::secret::Secret;
 use jfs::meta::record::version::CLIENT_VERSION;
 use jfs::meta::record::{FileKind, QuotaKey, Setting};
-use jfs::meta::{Caller, Ino, Limits, Meta, Name, NodeKind, Options};
+use jfs::meta::{
+    AttrSet, Caller, EntryRef, Ino, Limits, Meta, Name, NodeKind, Options, RenameMode,
+};
 use support::juicefs::Volume as Peer;
 use support::store::{Store, quiet};
 use support::timeout::{MOUNTED, within};
@@ -66,7 +66,7 @@ async fn mkdir(meta: &Meta, dir: Ino, text: &str) -> Ino {
 
 async fn create(meta: &Meta, caller: &Caller, dir: Ino, text: &str) -> Ino {
     let node = NodeKind { kind: FileKind::File, rdev: 0 };
-    meta.mknod(caller, dir, &name(text), node, (0o644, 0)).await.unwrap().0
+    meta.mknod(caller, dir, &name(text), node, 0o644, 0).await.unwrap().0
 }
 
 /// The volume for the Go client, formatted by us.
@@ -137,7 +137,7 @@ async fn our_session_is_in_its_status(store: Store) {
 /// A file that was removed while open in a session that has expired.
 async fn leave_behind(meta: &Arc<Meta>) -> Ino {
     let root = Caller::root();
-    let made = meta.create(&root, ROOT, &name("open"), (0o644, 0), true).await;
+    let made = meta.create(&root, ROOT, &name("open"), 0o644, 0, true).await;
     let ino = made.unwrap().0;
     meta.unlink_with(&root, ROOT, &name("open"), true).await.unwrap();
     meta.flush().await.unwrap();
@@ -232,7 +232,9 @@ async fn shuffle(meta: &Arc<Meta>, dir: Ino) {
     meta.link(&root, file, b, &name("link")).await.unwrap();
     let rename = async |from: (Ino, &str), to: (Ino, &str), mode| {
         let (old, new) = (name(from.1), name(to.1));
-        meta.rename(&root, (from.0, &old), (to.0, &new), mode).await.unwrap();
+        meta.rename(&root, EntryRef::new(from.0, &old), EntryRef::new(to.0, &new), mode)
+            .await
+            .unwrap();
     };
     rename((a, "tree"), (b, "tree"), RenameMode::NoReplace).await;
     rename((a, "f0"), (b, "f0"), RenameMode::Replace).await;
@@ -297,7 +299,7 @@ async fn a_quota_it_sets_is_a_quota_for_us(store: Store) {
     create(&meta, &Caller::root(), dir, "g").await;
     create(&meta, &Caller::root(), dir, "h").await;
     let node = NodeKind { kind: FileKind::File, rdev: 0 };
-    let full = meta.mknod(&Caller::root(), dir, &name("i"), node, (0o644, 0)).await;
+    let full = meta.mknod(&Caller::root(), dir, &name("i"), node, 0o644, 0).await;
     assert!(matches!(full, Err(jfs::Error::QuotaExceeded)), "{full:?}");
     meta.close().await.unwrap();
     block_in_place(|| peer.quota_check("/d"));

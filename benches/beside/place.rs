@@ -66,7 +66,7 @@ impl Place {
         let content =
             Content::new(Arc::clone(&meta), Arc::clone(&store), ContentOptions::default());
         let name = Name::new("file")?;
-        let (ino, _) = meta.create(&Caller::root(), Ino::ROOT, &name, (0o644, 0), true).await?;
+        let (ino, _) = meta.create(&Caller::root(), Ino::ROOT, &name, 0o644, 0, true).await?;
         Ok(Arc::new(Self { meta, content, store, ino }))
     }
 

@@ -127,7 +127,7 @@ impl Paths {
     async fn create(&self, path: &[Name], bytes: u32) -> Result<()> {
         let (name, dir) = path.split_last().context("an empty path")?;
         let dir = self.resolve(dir).await?;
-        let made = self.meta.create(&self.caller, dir, name, (0o666, 0o22), true).await;
+        let made = self.meta.create(&self.caller, dir, name, 0o666, 0o22, true).await;
         let (ino, _) = made?;
         if bytes > 0 {
             let id = self.meta.new_slice().await?;

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
-use jfs::meta::AttrSet;
-use jfs::meta::RenameMode;
 use jfs::meta::record::Slice;
-use jfs::meta::{Caller, Ino, Meta, Name, Timestamp};
+use jfs::meta::{AttrSet, Caller, EntryRef, Ino, Meta, Name, RenameMode, Timestamp};
 
 use crate::{Rates, client};
 
@@ -92,7 +90,7 @@ impl Task {
                 meta.mkdir(caller, dir, &name('m')?, 0o755, 0).await?;
             }
             Phase::Create => {
-                let (ino, _) = meta.create(caller, dir, &name('f')?, (0o644, 0), true).await?;
+                let (ino, _) = meta.create(caller, dir, &name('f')?, 0o644, 0, true).await?;
                 meta.close_file(ino).await?;
                 self.files.push(ino);
             }
@@ -116,7 +114,13 @@ impl Task {
             }
             Phase::Rename => {
                 let (old, new) = (name('f')?, name('g')?);
-                meta.rename(caller, (dir, &old), (dir, &new), RenameMode::Replace).await?;
+                meta.rename(
+                    caller,
+                    EntryRef::new(dir, &old),
+                    EntryRef::new(dir, &new),
+                    RenameMode::Replace,
+                )
+                .await?;
             }
             Phase::Unlink => meta.unlink(caller, dir, &name('g')?).await?,
             Phase::Rmdir => meta.rmdir(caller, dir, &name('m')?).await?,

@@ -13,9 +13,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::meta::RenameMode;
 use crate::meta::record::FileKind;
-use crate::meta::{Caller, Ino, Meta, Name, Timestamp};
+use crate::meta::{Caller, EntryRef, Ino, Meta, Name, RenameMode, Timestamp};
 
 /// The directory of the controller, in the root of a file system.
 pub const CONTROLLER_DIR: &str = ".jfs-csi";
@@ -134,7 +133,7 @@ pub async fn write<T: ControllerRecord>(meta: &Meta, record: &T) -> Result<()> {
     // Exchange the names: a replaced link would go to the trash.
     let temporary = Name::new(format!(".{}.{}", record.id(), Uuid::new_v4().simple()))?;
     meta.symlink(&root, dir, &temporary, text).await?;
-    let put = meta.rename(&root, (dir, &temporary), (dir, &name), RenameMode::Exchange).await;
+    let put = meta.rename(&root, EntryRef::new(dir, &temporary), EntryRef::new(dir, &name), RenameMode::Exchange).await;
     let dropped = meta.unlink_with(&root, dir, &temporary, true).await;
     put?;
     dropped

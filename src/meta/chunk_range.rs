@@ -2,12 +2,20 @@
 
 use std::ops::Range;
 
+use super::Ino;
 use super::record::CHUNK_SIZE;
 use super::record::chunk::CHUNK_BITS;
 use crate::error::{Error, Result};
 
 /// The limit of file lengths: every file is shorter.
 pub const MAX_FILE_LENGTH: u64 = CHUNK_SIZE << 31;
+
+/// A chunk of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ChunkKey {
+    pub ino: Ino,
+    pub index: u32,
+}
 
 /// The part of a file range that lies in one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

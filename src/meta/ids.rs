@@ -110,6 +110,19 @@ impl fmt::Debug for Name {
     }
 }
 
+/// An entry: a name in a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryRef<'a> {
+    pub dir: Ino,
+    pub name: &'a Name,
+}
+
+impl<'a> EntryRef<'a> {
+    pub fn new(dir: Ino, name: &'a Name) -> Self {
+        Self { dir, name }
+    }
+}
+
 /// The identity that a request runs as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {

@@ -22,7 +22,7 @@ pub use client::{
     SliceStore, StatFs, Summary,
 };
 pub use context::{AtimeMode, Options};
-pub use ids::{Caller, Ino, LockOwner, Name, Sid};
+pub use ids::{Caller, EntryRef, Ino, LockOwner, Name, Sid};
 pub use operation::{Operation, TxnLock};
 pub use plan::{Effects, Plan};
 pub use request::{AttrSet, CloneMode, RenameMode, TimeSet, XattrMode};

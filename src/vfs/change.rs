@@ -11,10 +11,9 @@ use nix::fcntl::FallocateFlags;
 use super::content::Content;
 use super::file::File;
 use crate::error::{Error, Result};
-use crate::meta::AttrSet;
 use crate::meta::op::content::copy::Copied;
 use crate::meta::record::Attr;
-use crate::meta::{Caller, Ino};
+use crate::meta::{AttrSet, Caller, Ino};
 
 impl Content {
     /// Changes the length of a file; `by_handle` through a handle that is open for writing.
@@ -73,7 +72,7 @@ impl Content {
             // All of it: what lies before the range may be what makes the source long enough.
             content.flush(from.0).await?;
             let change = async {
-                let copied = content.meta.copy_file_range(from, to, size).await?;
+                let copied = content.meta.copy_file_range(from.0, from.1, to.0, to.1, size).await?;
                 Ok((copied.length, copied))
             };
             content.change(to.0, change).await

@@ -72,7 +72,7 @@ impl Vfs {
         let name = self.free_name(dir, name)?;
         let room = self.handles.room()?;
         let umask = self.umask(umask);
-        let made = self.meta.create(caller, dir, &name, (mode, umask), exclusive).await?;
+        let made = self.meta.create(caller, dir, &name, mode, umask, exclusive).await?;
         Ok(self.opened_new(made, room))
     }
 
@@ -86,7 +86,7 @@ impl Vfs {
         let room = self.handles.room()?;
         let name = Name::new(format!("tmpfile_{}", Uuid::new_v4()))?;
         let umask = self.umask(umask);
-        let made = self.meta.create(caller, dir, &name, (mode, umask), true).await?;
+        let made = self.meta.create(caller, dir, &name, mode, umask, true).await?;
         let (mut node, opened) = self.opened_new(made, room);
         if let Err(error) = self.meta.unlink_with(&Caller::root(), dir, &name, true).await {
             self.abandon(opened.fh, node.ino).await;

@@ -4,9 +4,8 @@ use bytes::Bytes;
 
 use super::base::{Node, Vfs};
 use crate::error::{Error, Result};
-use crate::meta::RenameMode;
 use crate::meta::record::Attr;
-use crate::meta::{Caller, Ino, Name, NodeKind};
+use crate::meta::{Caller, EntryRef, Ino, Name, NodeKind, RenameMode};
 
 impl Vfs {
     pub async fn lookup(&self, caller: &Caller, dir: Ino, name: &[u8]) -> Result<Node> {
@@ -50,7 +49,7 @@ impl Vfs {
     ) -> Result<Node> {
         let name = self.free_name(dir, name)?;
         let umask = self.umask(umask);
-        made(self.meta.mknod(caller, dir, &name, node, (mode, umask)).await)
+        made(self.meta.mknod(caller, dir, &name, node, mode, umask).await)
     }
 
     pub async fn mkdir(
@@ -110,7 +109,10 @@ impl Vfs {
     ) -> Result<()> {
         let mode = rename_mode(flags)?;
         let (old, new) = (self.own_name(src, old)?, self.own_name(dst, new)?);
-        self.meta.rename(caller, (src, &old), (dst, &new), mode).await.map(drop)
+        self.meta
+            .rename(caller, EntryRef::new(src, &old), EntryRef::new(dst, &new), mode)
+            .await
+            .map(drop)
     }
 
     /// A name that something may be made by.

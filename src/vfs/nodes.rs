@@ -5,10 +5,9 @@ use std::time::Duration;
 use super::base::{Node, Vfs};
 use super::handles::Fh;
 use crate::error::{Error, Result};
-use crate::meta::AttrSet;
 use crate::meta::record::attr::flag;
 use crate::meta::record::{AclKind, Attr};
-use crate::meta::{Caller, Ino, StatFs, Timestamp};
+use crate::meta::{AttrSet, Caller, Ino, StatFs, Timestamp};
 
 /// What setattr is to change; the length goes its own way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -4,9 +4,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::base::Vfs;
 use crate::error::{Error, Result};
-use crate::meta::XattrMode;
 use crate::meta::record::{AclKind, AclRule};
-use crate::meta::{Caller, Ino};
+use crate::meta::{Caller, Ino, XattrMode};
 
 const CAPABILITY: &[u8] = b"security.capability";
 const SELINUX: &[u8] = b"security.selinux";

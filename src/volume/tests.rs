@@ -61,7 +61,7 @@ impl Scene {
     async fn file(&self, name: &str) -> Ino {
         let (caller, name) = (Caller::root(), Name::new(name.as_bytes()).unwrap());
         let meta = self.volume.meta();
-        let (ino, _) = meta.create(&caller, Ino::ROOT, &name, (0o644, 0), true).await.unwrap();
+        let (ino, _) = meta.create(&caller, Ino::ROOT, &name, 0o644, 0, true).await.unwrap();
         meta.close_file(ino).await.unwrap();
         ino
     }

@@ -2,10 +2,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jfs::csi::records::{self, VolumeRecord};
-use jfs::meta::AttrSet;
 use jfs::meta::record::QuotaKey;
 use jfs::meta::record::attr::flag;
-use jfs::meta::{Caller, Meta, Name, Registration};
+use jfs::meta::{AttrSet, Caller, Meta, Name, Registration};
 use jfs::volume::{Volume, VolumeOptions};
 
 use crate::driver::{Driver, FileSystem, MIB, fill, names, volume};
@@ -27,7 +26,7 @@ async fn write(file_system: &FileSystem, dir: &str, name: &str) {
     let meta = volume.meta();
     let (dir, _) = meta.resolve(dir).await.unwrap();
     let name = Name::new(name).unwrap();
-    let (ino, _) = meta.create(&Caller::root(), dir, &name, (0o644, 0), true).await.unwrap();
+    let (ino, _) = meta.create(&Caller::root(), dir, &name, 0o644, 0, true).await.unwrap();
     let id = meta.new_slice().await.unwrap();
     let mut upload = volume.store().upload(id, 0);
     upload.put(0, Bytes::from_static(b"some bytes"), None);

@@ -202,7 +202,7 @@ pub fn volume(file_system: &FileSystem, name: &str, bytes: i64) -> CreateVolumeR
 pub async fn fill(meta: &Meta, dir: Ino, count: usize) {
     for number in 0..count {
         let name = Name::new(format!("file-{number}")).unwrap();
-        meta.create(&Caller::root(), dir, &name, (0o644, 0), true).await.map(drop).unwrap();
+        meta.create(&Caller::root(), dir, &name, 0o644, 0, true).await.map(drop).unwrap();
     }
 }
 

@@ -1,7 +1,6 @@
 //! Cloning trees through `.control`.
 
-use jfs::meta::AttrSet;
-use jfs::meta::{Caller, Ino};
+use jfs::meta::{AttrSet, Caller, Ino};
 
 use crate::scene::{Choice, Scene};
 use crate::support::data::name;
@@ -37,7 +36,7 @@ async fn a_tree_is_cloned_and_the_kernel_told() {
 #[tokio::test]
 async fn a_clone_has_what_was_written_before_and_is_not_stored() {
     let scene = Scene::new().await;
-    let made = scene.meta.create(&Caller::root(), Ino::ROOT, &name("f"), (0o644, 0), true).await;
+    let made = scene.meta.create(&Caller::root(), Ino::ROOT, &name("f"), 0o644, 0, true).await;
     let (ino, attr) = made.unwrap();
     let _reader = scene.content.reader(ino, &attr);
     scene.content.write(ino, 0, b"not stored yet").await.unwrap();

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use jfs::meta::AttrSet;
-use jfs::meta::{Caller, Ino};
+use jfs::meta::{AttrSet, Caller, Ino};
 use serde_json::{Value, json};
 
 use crate::scene::{BLOCK, Choice, Scene};

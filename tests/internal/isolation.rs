@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use jfs::meta::AttrSet;
 use jfs::meta::record::FileKind;
-use jfs::meta::{Caller, Ino, NodeKind};
+use jfs::meta::{AttrSet, Caller, Ino, NodeKind};
 
 use crate::scene::{Choice, End, Reply, Scene, request};
 use crate::support::data::name;
@@ -277,7 +276,7 @@ async fn a_clone_by_another_user_is_that_users_own() {
 
     let device = NodeKind { kind: FileKind::BlockDevice, rdev: 0x801 };
     let at = name("device");
-    scene.meta.mknod(&Caller::root(), top, &at, device, (0o666, 0)).await.unwrap();
+    scene.meta.mknod(&Caller::root(), top, &at, device, 0o666, 0).await.unwrap();
     let body = clone_body(top, Ino::ROOT, place, b"second");
     assert_eq!(scene.ask_as(&someone, CLONE, &body).await.errno(), 1);
     assert!(!scene.has(place, "second").await);

@@ -1,7 +1,6 @@
 //! Removing trees through `.control`.
 
-use jfs::meta::AttrSet;
-use jfs::meta::{Caller, Ino};
+use jfs::meta::{AttrSet, Caller, Ino};
 
 use crate::scene::{Choice, Scene};
 use crate::support::data::name;

@@ -154,7 +154,7 @@ impl Scene {
 
     /// A new file with this content, stored, and open no more.
     pub async fn file(&self, dir: Ino, at: &str, bytes: &[u8]) -> Ino {
-        let made = self.meta.create(&Caller::root(), dir, &name(at), (0o644, 0), true).await;
+        let made = self.meta.create(&Caller::root(), dir, &name(at), 0o644, 0, true).await;
         let (ino, attr) = made.unwrap();
         let reader = self.content.reader(ino, &attr);
         self.write(ino, 0, bytes).await;

@@ -41,7 +41,7 @@ async fn hold(ours: &Ours) -> Ino {
     let caller = Caller::root();
     let name = |text: &str| Name::new(text).unwrap();
     let (open, _) =
-        ours.meta.create(&caller, Ino::ROOT, &name("open"), (0o644, 0o022), true).await.unwrap();
+        ours.meta.create(&caller, Ino::ROOT, &name("open"), 0o644, 0o022, true).await.unwrap();
     ours.run(&Step::Write("/open".to_owned(), 0, 7)).await.unwrap();
     ours.meta.unlink(&caller, Ino::ROOT, &name("open")).await.unwrap();
     for file in ["flock", "shared", "range"] {

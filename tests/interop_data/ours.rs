@@ -38,7 +38,7 @@ impl Ours {
     pub async fn make(&self, name: &str, case: &Case) {
         let root = Caller::root();
         let name = Name::new(name).unwrap();
-        let made = self.meta.create(&root, Ino::ROOT, &name, (0o644, 0), true).await;
+        let made = self.meta.create(&root, Ino::ROOT, &name, 0o644, 0, true).await;
         let (ino, attr) = made.unwrap();
         let reader = self.content.reader(ino, &attr);
         for (index, edit) in case.edits.iter().enumerate() {

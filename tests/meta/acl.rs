@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use jfs::Error;
-use jfs::meta::AttrSet;
 use jfs::meta::engine::{Key, Record};
 use jfs::meta::record::AclKind::{Access, Default};
 use jfs::meta::record::attr::flag;
 use jfs::meta::record::{AclEntry, AclRule, Attr};
-use jfs::meta::{Caller, Ino, Meta, Name, Options};
+use jfs::meta::{AttrSet, Caller, Ino, Meta, Name, Options};
 
 use crate::support::records::{dir, file, log, put_node, stored, stored_attr};
 use crate::support::volume::{Volume, setting, setting_with_acls_and_log};
@@ -213,7 +212,7 @@ async fn a_rule_requested_concurrently_is_stored_once(volume: Volume) {
             let meta = Arc::clone(&meta);
             tokio::spawn(async move {
                 let (caller, name) = (Caller::root(), name(&format!("f{n}")));
-                meta.create(&caller, INO, &name, (0o644, 0), true).await.unwrap().1
+                meta.create(&caller, INO, &name, 0o644, 0, true).await.unwrap().1
             })
         })
         .collect();
@@ -233,7 +232,7 @@ async fn a_new_file_inherits_the_default_rule(volume: Volume) {
     let root = Caller::root();
     meta.set_facl(&root, INO, Default, &named()).await.unwrap();
     // The umask is not used.
-    let (ino, attr) = meta.create(&root, INO, &name("f"), (0o4666, 0o777), true).await.unwrap();
+    let (ino, attr) = meta.create(&root, INO, &name("f"), 0o4666, 0o777, true).await.unwrap();
     assert_eq!((attr.mode, attr.default_acl), (0o4640, 0));
     let rule = AclRule { owner: 6, mask: 4, other: 0, ..named() };
     assert_eq!(*meta.facl(ino, Access).await.unwrap(), rule);
@@ -255,7 +254,7 @@ async fn a_minimal_default_rule_only_limits_the_mode(volume: Volume) {
     let meta = client_with(&volume, dir(0o777)).await;
     let root = Caller::root();
     meta.set_facl(&root, INO, Default, &minimal(7, 5, 0)).await.unwrap();
-    let (_, attr) = meta.create(&root, INO, &name("f"), (0o666, 0o077), true).await.unwrap();
+    let (_, attr) = meta.create(&root, INO, &name("f"), 0o666, 0o077, true).await.unwrap();
     assert_eq!((attr.mode, attr.access_acl), (0o640, 0));
 }
 
@@ -322,7 +321,7 @@ async fn a_rule_decides_if_there_is_one(volume: Volume) {
     assert!(!may_search(&meta, &checked(1002, 5, &[])).await);
 
     // The mask limits named users.
-    let add = meta.create(&checked(1001, 5, &[]), INO, &name("f"), (0o644, 0), true).await;
+    let add = meta.create(&checked(1001, 5, &[]), INO, &name("f"), 0o644, 0, true).await;
     assert!(matches!(add, Err(Error::AccessDenied)));
 }
 

@@ -102,8 +102,8 @@ async fn many_small_slices_become_one(vol: Volume) {
     assert_eq!((new.pos, new.size, new.off, new.len), (0, 13, 0, 13));
     assert_eq!(references(&meta, new).await, 1);
     assert_eq!(read_bytes(&meta, &blobs, ino, 0, 13).await, b"0011223333333");
-    assert_eq!(stored(&meta, Key::Attr(ino)).await, before, "content is what it was");
-    assert!(!meta.compact(ino, 0, true).await.unwrap(), "nothing left to gain");
+    assert_eq!(stored(&meta, Key::Attr(ino)).await, before, "unchanged content");
+    assert!(!meta.compact(ino, 0, true).await.unwrap(), "nothing left to compact");
     meta.idle().await;
     assert_nothing_left(&meta).await;
 }
@@ -281,7 +281,7 @@ async fn a_failed_rewrite_changes_nothing(vol: Volume) {
 
 async fn one_chunk_is_compacted_once_at_a_time(vol: Volume) {
     let (meta, blobs, ino, compaction) = stopped_compaction(&vol).await;
-    assert!(!meta.compact(ino, 0, false).await.unwrap(), "in work already");
+    assert!(!meta.compact(ino, 0, false).await.unwrap(), "already being compacted");
     let waiting = tokio::spawn({
         let meta = meta.clone();
         async move { meta.compact(ino, 0, true).await.unwrap() }

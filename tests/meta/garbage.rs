@@ -235,7 +235,7 @@ async fn the_job_finds_slices_of_a_lost_deletion() {
     meta.engine().begin().commit(&changes).await.unwrap();
     store.faults().push(Fault::LostApplied);
     meta.delete_file_data(ino, 10).await.unwrap();
-    assert!(blobs.deleted().is_empty(), "whether it is dead was in the answer");
+    assert!(blobs.deleted().is_empty(), "the lost reply said whether it is unreferenced");
     assert_eq!(meta.clean_slices().await.unwrap(), 1);
     assert_nothing_left(&meta).await;
 }

@@ -3,11 +3,9 @@
 use crate::support::tree::{Tree, name, refused};
 use crate::support::volume::{Volume, setting};
 use jfs::Error;
-use jfs::meta::RenameMode;
 use jfs::meta::record::FileKind;
 use jfs::meta::record::attr::flag;
-use jfs::meta::{AttrSet, TimeSet};
-use jfs::meta::{Caller, Ino, Name, NodeKind, Timestamp};
+use jfs::meta::{AttrSet, Caller, Ino, Name, NodeKind, RenameMode, TimeSet, Timestamp};
 
 crate::on_every_engine! { super::setting();
     a_new_file_is_found_by_its_name,
@@ -89,14 +87,14 @@ async fn creating_an_existing_name_opens_the_file(vol: Volume) {
     let ino = vol.meta.file("f").await;
     let root = Caller::root();
     let (again, _) =
-        vol.meta.create(&root, Ino::ROOT, &name("f"), (0o600, 0), false).await.expect("create");
+        vol.meta.create(&root, Ino::ROOT, &name("f"), 0o600, 0, false).await.expect("create");
     assert_eq!(again, ino);
     vol.meta.close_file(ino).await.expect("close");
 }
 
 async fn creating_over_a_directory_fails(vol: Volume) {
     vol.meta.dir("d").await;
-    let made = vol.meta.create(&Caller::root(), Ino::ROOT, &name("d"), (0o600, 0), false).await;
+    let made = vol.meta.create(&Caller::root(), Ino::ROOT, &name("d"), 0o600, 0, false).await;
     assert!(matches!(refused(made), Error::Exists));
 }
 
@@ -146,7 +144,7 @@ async fn new_nodes_inherit_the_group_of_a_setgid_directory(vol: Volume) {
 async fn a_device_keeps_its_number(vol: Volume) {
     let node = NodeKind { kind: FileKind::CharDevice, rdev: 0x0103 };
     let root = Caller::root();
-    vol.meta.mknod(&root, Ino::ROOT, &name("null"), node, (0o666, 0)).await.expect("mknod");
+    vol.meta.mknod(&root, Ino::ROOT, &name("null"), node, 0o666, 0).await.expect("mknod");
     let attr = vol.meta.attr("null").await;
     assert_eq!((attr.kind, attr.rdev), (FileKind::CharDevice, 0x0103));
 }
@@ -220,7 +218,7 @@ async fn unlink_of_a_missing_name_is_not_found(vol: Volume) {
 async fn unlink_of_an_open_file_keeps_it_until_it_is_closed(vol: Volume) {
     let root = Caller::root();
     let (ino, _) =
-        vol.meta.create(&root, Ino::ROOT, &name("f"), (0o600, 0), true).await.expect("create");
+        vol.meta.create(&root, Ino::ROOT, &name("f"), 0o600, 0, true).await.expect("create");
     vol.meta.rm("f").await.expect("unlink");
     assert_eq!(vol.meta.getattr(ino).await.expect("still there").nlink, 0);
     vol.meta.close_file(ino).await.expect("close");
@@ -506,7 +504,7 @@ async fn entries_survive_many_pages(vol: Volume) {
         let (meta, root) = (&vol.meta, &root);
         async move {
             let node = NodeKind { kind: FileKind::Fifo, rdev: 0 };
-            meta.mknod(root, dir, &name(format!("{i}")), node, (0o600, 0)).await.expect("mknod");
+            meta.mknod(root, dir, &name(format!("{i}")), node, 0o600, 0).await.expect("mknod");
         }
     }))
     .await;

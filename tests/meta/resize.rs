@@ -198,7 +198,7 @@ async fn forbidden_allocations_fail(vol: Volume) {
     let dir = new_dir(&meta, "d").await;
     assert_eq!(refused(meta.fallocate(&root, dir, none, 0, 1).await), Errno::EPERM);
     let kind = NodeKind { kind: FileKind::Fifo, rdev: 0 };
-    let (fifo, _) = meta.mknod(&root, Ino::ROOT, &name("p"), kind, (0o644, 0)).await.unwrap();
+    let (fifo, _) = meta.mknod(&root, Ino::ROOT, &name("p"), kind, 0o644, 0).await.unwrap();
     assert_eq!(refused(meta.fallocate(&root, fifo, none, 0, 1).await), Errno::EPIPE);
     let frozen = flagged(&meta, flag::IMMUTABLE).await;
     assert_eq!(refused(meta.fallocate(&root, frozen, none, 0, 1).await), Errno::EPERM);

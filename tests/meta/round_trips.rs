@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use jfs::meta::RenameMode;
 use jfs::meta::engine::redis::{self, RedisEngine};
 use jfs::meta::record::{FileKind, Slice};
-use jfs::meta::{Caller, Ino, Meta, Name, NodeKind, Options, Registration, Timestamp};
+use jfs::meta::{
+    Caller, EntryRef, Ino, Meta, Name, NodeKind, Options, Registration, RenameMode, Timestamp,
+};
 use nix::fcntl::{FallocateFlags, OFlag};
 
 use crate::support::redis::RedisServer;
@@ -89,7 +90,7 @@ async fn creating_takes_one_request_in_a_known_directory() {
     let root = Caller::root();
     let made = vol.count(async |i| {
         let called = name(format!("f{i}"));
-        vol.meta.create(&root, Ino::ROOT, &called, (0o644, 0), true).await.expect("create")
+        vol.meta.create(&root, Ino::ROOT, &called, 0o644, 0, true).await.expect("create")
     });
     assert_eq!(made.await, 1);
     let made = vol.count(async |i| {
@@ -115,7 +116,7 @@ async fn creating_takes_two_requests_in_an_unknown_directory() {
     let vol = vol.another().await;
     let made = vol.count(async |i| {
         let called = name("f");
-        vol.meta.create(&root, dirs[i], &called, (0o644, 0), true).await.expect("create")
+        vol.meta.create(&root, dirs[i], &called, 0o644, 0, true).await.expect("create")
     });
     assert_eq!(made.await, 2);
 }
@@ -166,7 +167,7 @@ async fn renaming_takes_one_request_if_both_names_were_looked_up_and_two_otherwi
     // Another client, which has seen none of them.
     let vol = vol.another().await;
     let rename = async |called: &Name| {
-        let (from, to) = ((Ino::ROOT, called), (dir, called));
+        let (from, to) = (EntryRef::new(Ino::ROOT, called), EntryRef::new(dir, called));
         vol.meta.rename(&root, from, to, RenameMode::Replace).await.expect("rename");
     };
     let unseen = vol.count(async |i| rename(&name(format!("f{i}"))).await);
@@ -203,7 +204,7 @@ async fn changes_by_another_client_cost_requests_and_nothing_else() {
     let removed = vol.count(async |i| {
         let (called, moved) = (name(format!("f{i}")), name(format!("m{i}")));
         vol.meta.lookup(&root, Ino::ROOT, &called).await.expect("lookup");
-        let (from, to) = ((Ino::ROOT, &called), (Ino::ROOT, &moved));
+        let (from, to) = (EntryRef::new(Ino::ROOT, &called), EntryRef::new(Ino::ROOT, &moved));
         other.meta.rename(&root, from, to, RenameMode::Replace).await.expect("rename");
         gone.push(other.meta.file(&format!("f{i}")).await);
         vol.meta.unlink(&root, Ino::ROOT, &called).await.expect("unlink");
@@ -278,7 +279,7 @@ async fn a_listing_with_attrs_takes_two_requests_per_4096_entries() {
     let node = NodeKind { kind: FileKind::Fifo, rdev: 0 };
     let names: Vec<_> = (0..COUNT).map(|i| name(i.to_string())).collect();
     for some in names.chunks(64) {
-        let made = some.iter().map(|called| vol.meta.mknod(&root, dir, called, node, (0o600, 0)));
+        let made = some.iter().map(|called| vol.meta.mknod(&root, dir, called, node, 0o600, 0));
         for made in futures::future::join_all(made).await {
             made.expect("mknod");
         }

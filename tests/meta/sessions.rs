@@ -349,10 +349,10 @@ async fn handing_over_keeps_the_session(store: Store) {
 /// A file that `meta` has open, locked and removed, and another one that it has locked.
 async fn hold_files_and_locks(meta: &Arc<Meta>) -> (Ino, Ino) {
     let root = Caller::root();
-    let made = meta.create(&root, Ino::ROOT, &name("removed"), (0o644, 0), true).await;
+    let made = meta.create(&root, Ino::ROOT, &name("removed"), 0o644, 0, true).await;
     let removed = made.unwrap().0;
     meta.unlink_with(&root, Ino::ROOT, &name("removed"), true).await.unwrap();
-    let made = meta.create(&root, Ino::ROOT, &name("locked"), (0o644, 0), true).await;
+    let made = meta.create(&root, Ino::ROOT, &name("locked"), 0o644, 0, true).await;
     let locked = made.unwrap().0;
     meta.flock(locked, LockOwner(7), Some(LockKind::Write), false).await.unwrap();
     (removed, locked)

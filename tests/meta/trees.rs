@@ -4,12 +4,12 @@ use std::fmt::Write;
 use std::time::Instant;
 
 use jfs::Error;
-use jfs::meta::CloneMode;
-use jfs::meta::RenameMode;
 use jfs::meta::client::{Limits, Progress, Removal, TreeSummaryOptions};
 use jfs::meta::engine::{Change, Key, Record};
 use jfs::meta::record::{Attr, DirStat, Entry, FileKind, QuotaKey};
-use jfs::meta::{Caller, Ino, Meta, NodeKind, Options, Registration, Timestamp};
+use jfs::meta::{
+    Caller, CloneMode, EntryRef, Ino, Meta, NodeKind, Options, Registration, RenameMode, Timestamp,
+};
 
 use crate::support::fixture::long;
 use crate::support::records::{put_node, stored, stored_attr};
@@ -43,7 +43,7 @@ async fn commit(meta: &Meta, changes: &[Change]) {
 }
 
 /// Creates nested directories; returns the deepest.
-async fn dig(meta: &Meta, top: Ino, levels: u64) -> Ino {
+async fn nest_dirs(meta: &Meta, top: Ino, levels: u64) -> Ino {
     let first = 1_000_000;
     let mut changes = vec![
         Change::TouchDir { ino: top, links: 1, at: None },
@@ -68,7 +68,7 @@ async fn dig(meta: &Meta, top: Ino, levels: u64) -> Ino {
 #[tokio::test]
 async fn a_deep_tree_is_summarized_cloned_compacted_and_removed() {
     let vol = Volume::memory_with(setting()).await;
-    go_deep(&vol, DEEP).await;
+    run_on_deep_tree(&vol, DEEP).await;
 }
 
 /// With `--nocapture`, it prints what each depth costs.
@@ -81,48 +81,49 @@ async fn the_cost_per_level_does_not_grow_with_depth_on_any_engine() {
             Volume::sqlite_with(setting()).await,
             Volume::redis_with(setting()).await,
         ] {
-            let took = go_deep(&vol, levels).await;
+            let took = run_on_deep_tree(&vol, levels).await;
             println!("{levels} levels, {}: {took}", vol.meta.engine().name());
         }
     }
 }
 
 /// All operations on a deep tree; returns how long each took.
-async fn go_deep(vol: &Volume, levels: u64) -> String {
+async fn run_on_deep_tree(vol: &Volume, levels: u64) -> String {
     let (meta, root) = (&vol.meta, Caller::root());
     let mut took = String::new();
     let mut begun = Instant::now();
-    let mut tell = |what: &str| {
+    let mut record = |what: &str| {
         let _ = write!(took, "{what} {:.2} s, ", begun.elapsed().as_secs_f64());
         begun = Instant::now();
     };
     let top = meta.dir("top").await;
-    let bottom = dig(meta, top, levels).await;
-    tell("dug");
+    let bottom = nest_dirs(meta, top, levels).await;
+    record("nested directories");
     for strict in [false, true] {
         let sum = meta.summary(top, strict).await.unwrap();
         assert_eq!((sum.files, sum.dirs), (0, levels + 1), "strict: {strict}");
     }
-    tell("summed twice");
+    record("summed twice");
     let how = TreeSummaryOptions { depth: 255, top: 255, strict: false };
     let tree = meta.tree_summary(&root, top, how, &Progress::default()).await.unwrap();
     assert_eq!(tree.dirs, levels + 1);
-    tell("summary");
+    record("summary");
     let paths = meta.paths(bottom).await.unwrap();
     assert_eq!(paths, [format!("/top{}", "/d".repeat(usize::try_from(levels).unwrap()))]);
     assert!(meta.is_below(top, bottom).await.unwrap());
-    tell("paths");
+    record("paths");
     meta.compact_tree(&root, top, 4, &Progress::default()).await.unwrap();
-    tell("compacted");
-    let to = (Ino::ROOT, &name("copy"));
-    let copy = meta.clone_tree(&root, top, to, (MODE, 0), &Progress::default()).await.unwrap();
-    tell("cloned");
+    record("compacted");
+    let copy = name("copy");
+    let to = EntryRef::new(Ino::ROOT, &copy);
+    let copy = meta.clone_tree(&root, top, to, MODE, 0, &Progress::default()).await.unwrap();
+    record("cloned");
     assert_eq!(meta.summary(copy, true).await.unwrap().dirs, levels + 1);
-    tell("summed again");
+    record("summed again");
     for tree in ["top", "copy"] {
         let removed = meta.remove_tree(&root, Ino::ROOT, &name(tree), true).await.unwrap();
         assert_eq!(removed, levels + 1);
-        tell("removed");
+        record("removed");
     }
     assert!(meta.names("").await.is_empty());
     assert!(meta.getattr(bottom).await.is_err());
@@ -176,7 +177,7 @@ async fn walk_all(meta: &Meta, top: Ino) {
     })
     .await;
     let at = name("copy");
-    let work = meta.clone_tree(&root, top, (Ino::ROOT, &at), (MODE, 0), &progress);
+    let work = meta.clone_tree(&root, top, EntryRef::new(Ino::ROOT, &at), MODE, 0, &progress);
     within("a clone", async {
         let _ = work.await.unwrap();
     })
@@ -210,7 +211,7 @@ async fn directories_in_a_cycle_are_skipped(vol: Volume) {
     put_node(meta, b, &dir_in(a, 3)).await;
     commit(meta, &[entry(a, "b", b), entry(b, "a", a)]).await;
     let client = vol.client().await;
-    within("making something in a ring", async {
+    within("creating in a cycle", async {
         let _ = client.mkdir(&Caller::root(), a, &name("new"), 0o755, 0).await;
         client.flush().await.unwrap();
     })
@@ -222,20 +223,25 @@ async fn directories_in_a_cycle_are_skipped(vol: Volume) {
     .await;
     let dir = meta.dir("dir").await;
     let (root, at) = (Caller::root(), name("dir"));
-    let moved = Box::pin(client.rename(&root, (Ino::ROOT, &at), (b, &at), RenameMode::Replace));
-    within("moving into a ring", async {
+    let moved = Box::pin(client.rename(
+        &root,
+        EntryRef::new(Ino::ROOT, &at),
+        EntryRef::new(b, &at),
+        RenameMode::Replace,
+    ));
+    within("moving into a cycle", async {
         let _ = moved.await;
     })
     .await;
     assert!(meta.getattr(dir).await.is_ok());
     // With an entry in the root, the cycle is a tree whose top is listed below itself.
-    commit(meta, &[entry(Ino::ROOT, "ring", a)]).await;
+    commit(meta, &[entry(Ino::ROOT, "cycle", a)]).await;
     within("adding it up", async {
         let _ = client.summary(a, true).await.unwrap();
     })
     .await;
     within("removing it", async {
-        let _ = client.remove_tree(&Caller::root(), Ino::ROOT, &name("ring"), true).await;
+        let _ = client.remove_tree(&Caller::root(), Ino::ROOT, &name("cycle"), true).await;
     })
     .await;
 }
@@ -380,7 +386,8 @@ async fn a_removal_that_continues_on_errors_removes_everything_else() {
     put_node(meta, kept, &Attr { flags, ..attr }).await;
     let meta = vol.client().await;
     let how = Removal { skip_trash: true, keeps_going: true, ..Removal::default() };
-    let tree = (Ino::ROOT, &name("top"));
+    let at = name("top");
+    let tree = EntryRef::new(Ino::ROOT, &at);
     let outcome = meta.remove_tree_with(&root, tree, how, &Progress::default()).await;
     assert!(matches!(refused(outcome), Error::NotPermitted));
     assert_eq!(meta.names("top").await, ["b"]);
@@ -400,7 +407,7 @@ async fn a_cancelled_removal_ends_between_two_steps() {
     let progress = Progress::default();
     let (root, at) = (Caller::root(), name("top"));
     let how = Removal { skip_trash: true, at_once: 1, ..Removal::default() };
-    let removal = meta.remove_tree_with(&root, (Ino::ROOT, &at), how, &progress);
+    let removal = meta.remove_tree_with(&root, EntryRef::new(Ino::ROOT, &at), how, &progress);
     let stop = async {
         while progress.done() < 20 {
             tokio::task::yield_now().await;
@@ -416,8 +423,8 @@ async fn a_cancelled_removal_ends_between_two_steps() {
 
 /// The commands that a server has executed, including those of scripts.
 fn commands(server: &RedisServer) -> u64 {
-    let told = server.ask("INFO commandstats");
-    let calls = told.lines().filter_map(|line| line.split_once("calls=")?.1.split_once(','));
+    let stats = server.ask("INFO commandstats");
+    let calls = stats.lines().filter_map(|line| line.split_once("calls=")?.1.split_once(','));
     calls.map(|(count, _)| count.parse::<u64>().unwrap()).sum()
 }
 
@@ -435,7 +442,7 @@ async fn many_files_are_removed_by_few_commands() {
     let (root, node) = (Caller::root(), NodeKind { kind: FileKind::File, rdev: 0 });
     let names: Vec<_> = (0..COUNT).map(|number| name(format!("f{number}"))).collect();
     for name in &names {
-        meta.mknod(&root, dir, name, node, (0o644, 0)).await.unwrap();
+        meta.mknod(&root, dir, name, node, 0o644, 0).await.unwrap();
     }
     meta.flush().await.unwrap();
     let before = commands(&server);

@@ -2,11 +2,10 @@
 
 use bytes::Bytes;
 use jfs::Error;
-use jfs::meta::XattrMode;
 use jfs::meta::engine::{Key, Record};
 use jfs::meta::record::attr::flag;
 use jfs::meta::record::{AclKind, AclRule, Attr};
-use jfs::meta::{Caller, Ino, Meta, Options};
+use jfs::meta::{Caller, Ino, Meta, Options, XattrMode};
 
 use crate::support::records::{dir, file, log, put_node, stored, stored_attr};
 use crate::support::volume::{Volume, setting_with_acls_and_log};
@@ -87,11 +86,11 @@ async fn names_and_values_have_limits(volume: Volume) {
 
 async fn an_empty_value_is_kept_if_the_store_supports_it(volume: Volume) {
     let meta = client_with_file(&volume).await;
-    let answer = set(&meta, "user.k", b"").await;
+    let outcome = set(&meta, "user.k", b"").await;
     if meta.engine().properties().refuses_empty_xattr {
-        assert!(matches!(answer, Err(Error::Invalid)));
+        assert!(matches!(outcome, Err(Error::Invalid)));
     } else {
-        answer.unwrap();
+        outcome.unwrap();
         assert_eq!(meta.xattr(INO, b"user.k").await.unwrap(), "");
         let again = meta.set_xattr(INO, b"user.k", b"", XattrMode::Create).await;
         assert!(matches!(again, Err(Error::Exists)));

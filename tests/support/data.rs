@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use jfs::meta::AttrSet;
 use jfs::meta::client::SliceStore;
 use jfs::meta::engine::kv::MemoryStore;
 use jfs::meta::engine::{Key, Record};
 use jfs::meta::op::content::copy::Copied;
 use jfs::meta::record::{CHUNK_SIZE, Counter, Slice, SliceSize};
-use jfs::meta::{Caller, Ino, Meta, Name, SliceId, Timestamp};
+use jfs::meta::{AttrSet, Caller, Ino, Meta, Name, SliceId, Timestamp};
 use jfs::{Error, Result};
 use nix::fcntl::FallocateFlags;
 use tokio::sync::Notify;
@@ -124,7 +123,7 @@ pub async fn new_file(meta: &Meta, at: &str) -> Ino {
 
 /// A new file in the root, open.
 pub async fn open_new(meta: &Meta, at: &str) -> Ino {
-    let made = meta.create(&Caller::root(), Ino::ROOT, &name(at), (0o644, 0), true).await;
+    let made = meta.create(&Caller::root(), Ino::ROOT, &name(at), 0o644, 0, true).await;
     made.unwrap().0
 }
 
@@ -191,7 +190,7 @@ pub async fn read_bytes(meta: &Meta, blobs: &Blobs, ino: Ino, at: u64, len: u64)
 }
 
 pub async fn copy(meta: &Meta, from: (Ino, u64), to: (Ino, u64), size: u64) -> Result<Copied> {
-    meta.copy_file_range(from, to, size).await
+    meta.copy_file_range(from.0, from.1, to.0, to.1, size).await
 }
 
 /// The records of a chunk as they are stored.

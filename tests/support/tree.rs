@@ -1,9 +1,8 @@
 //! Paths instead of inodes: short calls for arranging and looking at a tree in tests.
 
 use bytes::Bytes;
-use jfs::meta::RenameMode;
 use jfs::meta::record::{Attr, FileKind, Slice};
-use jfs::meta::{Caller, Ino, Meta, Name, Timestamp};
+use jfs::meta::{Caller, EntryRef, Ino, Meta, Name, RenameMode, Timestamp};
 use jfs::{Error, Result};
 
 pub fn name(text: impl AsRef<[u8]>) -> Name {
@@ -64,7 +63,7 @@ impl Tree for Meta {
 
     async fn file_by(&self, caller: &Caller, path: &str, mode: u16) -> Result<Ino> {
         let (dir, last) = self.parent_of(path).await;
-        let (ino, _) = self.create(caller, dir, &last, (mode, 0), true).await?;
+        let (ino, _) = self.create(caller, dir, &last, mode, 0, true).await?;
         self.close_file(ino).await?;
         Ok(ino)
     }
@@ -106,7 +105,9 @@ impl Tree for Meta {
     async fn mv_as(&self, caller: &Caller, from: &str, to: &str, mode: RenameMode) -> Result<()> {
         let (src, old) = self.parent_of(from).await;
         let (dst, new) = self.parent_of(to).await;
-        self.rename(caller, (src, &old), (dst, &new), mode).await.map(|_| ())
+        self.rename(caller, EntryRef::new(src, &old), EntryRef::new(dst, &new), mode)
+            .await
+            .map(|_| ())
     }
 
     async fn names(&self, path: &str) -> Vec<String> {

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jfs::meta::AttrSet;
 use jfs::meta::record::FileKind;
-use jfs::meta::{Caller, Ino, NodeKind};
+use jfs::meta::{AttrSet, Caller, Ino, NodeKind};
 use jfs::vfs::{Fh, ListedNode, NodeChange, Vfs, VfsOptions};
 use nix::fcntl::OFlag;
 

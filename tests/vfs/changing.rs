@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use jfs::meta::record::CHUNK_SIZE;
-use jfs::meta::{AttrSet, TimeSet};
-use jfs::meta::{Caller, Timestamp};
+use jfs::meta::{AttrSet, Caller, TimeSet, Timestamp};
 use nix::fcntl::FallocateFlags;
 
 use crate::bucket::Bucket;

@@ -212,7 +212,7 @@ impl World {
         let mut inodes = Vec::new();
         for at in NAMES {
             let meta = &clients[0].meta;
-            let made = meta.create(&Caller::root(), Ino::ROOT, &name(at), (0o644, 0), true).await;
+            let made = meta.create(&Caller::root(), Ino::ROOT, &name(at), 0o644, 0, true).await;
             let ino = made.unwrap().0;
             meta.truncate(&Caller::root(), ino, BASE).await.unwrap();
             meta.close_file(ino).await.unwrap();

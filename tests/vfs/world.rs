@@ -111,7 +111,7 @@ impl Client {
     /// A new file in the root, and a handle of it.
     pub async fn create(&self, at: &str) -> Reader {
         let root = Caller::root();
-        let made = self.meta.create(&root, Ino::ROOT, &name(at), (0o644, 0), true).await;
+        let made = self.meta.create(&root, Ino::ROOT, &name(at), 0o644, 0, true).await;
         let (ino, attr) = made.unwrap();
         self.content.reader(ino, &attr)
     }

@@ -17,12 +17,11 @@ use crate::csi::proto::csi::{CapacityRange, CreateVolumeRequest, Volume, VolumeC
 use crate::csi::records::{self, PREPARED_DIR, Source, VolumeRecord};
 use crate::csi::volume_locks::VolumeLocks;
 use crate::error::{Error, Result};
-use crate::meta::AttrSet;
-use crate::meta::CloneMode;
-use crate::meta::RenameMode;
 use crate::meta::client::Progress;
 use crate::meta::record::QuotaKey;
-use crate::meta::{Caller, Ino, Limits, Meta, Name, Timestamp};
+use crate::meta::{
+    AttrSet, Caller, CloneMode, EntryRef, Ino, Limits, Meta, Name, RenameMode, Timestamp,
+};
 use crate::policy::Policy;
 
 /// The users of a volume are unknown when it is created, so its directory is open to all. A pod
@@ -260,9 +259,9 @@ async fn create_directory(
     let (parent, name) = (meta.ensure_dir(above).await?, Name::new(name)?);
     if record.source.is_some() {
         let (source, _) = source_dir(meta, record).await?;
-        let how = (CloneMode { preserve: true, umask: 0 }, 0);
+        let mode = CloneMode { preserve: true, umask: 0 };
         return Ok(meta
-            .clone_tree(&root, source, (parent, &name), how, &Progress::default())
+            .clone_tree(&root, source, EntryRef::new(parent, &name), mode, 0, &Progress::default())
             .await?);
     }
     let Some(Owner { uid, gid }) = owner else {
@@ -278,7 +277,13 @@ async fn create_directory(
     let (dir, _) = meta.mkdir(&root, prepared, &unique, mode, 0).await?;
     let set = AttrSet { uid: Some(uid), gid: Some(gid), mode: Some(mode), ..AttrSet::default() };
     meta.setattr(&root, dir, set).await?;
-    meta.rename(&root, (prepared, &unique), (parent, &name), RenameMode::NoReplace).await?;
+    meta.rename(
+        &root,
+        EntryRef::new(prepared, &unique),
+        EntryRef::new(parent, &name),
+        RenameMode::NoReplace,
+    )
+    .await?;
     Ok(dir)
 }
 

@@ -15,10 +15,9 @@ use crate::csi::paths::{self, SNAPSHOTS};
 use crate::csi::proto::csi::Snapshot;
 use crate::csi::records::{self, SnapshotRecord};
 use crate::error::{Error, Result};
-use crate::meta::CloneMode;
 use crate::meta::client::Progress;
 use crate::meta::record::FileKind;
-use crate::meta::{Caller, Ino, Meta, Name, Timestamp};
+use crate::meta::{Caller, CloneMode, EntryRef, Ino, Meta, Name, Timestamp};
 
 /// A snapshot and its directory.
 pub struct FoundSnapshot {
@@ -81,10 +80,12 @@ pub async fn create(meta: &Meta, id: &str, volume: &str) -> Result<Snapshot, Sta
     let top = records::ensure_subdirectory(meta, Ino::ROOT, SNAPSHOTS, 0o700).await?;
     let parent = records::ensure_subdirectory(meta, top, volume, 0o700).await?;
     let now = Timestamp::now();
-    let how = (CloneMode { preserve: true, umask: 0 }, 0);
+    let mode = CloneMode { preserve: true, umask: 0 };
     let name = Name::new(id)?;
     let progress = Progress::default();
-    let dir = meta.clone_tree(&Caller::root(), source, (parent, &name), how, &progress).await?;
+    let dir = meta
+        .clone_tree(&Caller::root(), source, EntryRef::new(parent, &name), mode, 0, &progress)
+        .await?;
     let record = SnapshotRecord {
         id: id.to_owned(),
         volume: volume.to_owned(),

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jfs::meta::CloneMode;
-use jfs::meta::NodeKind;
-use jfs::meta::RenameMode;
-use jfs::meta::XattrMode;
 use jfs::meta::client::Progress;
 use jfs::meta::record::{AclKind, AclRule, FileKind, Slice};
-use jfs::meta::{AttrSet, TimeSet};
-use jfs::meta::{Caller, Ino, Meta, Name, Timestamp};
+use jfs::meta::{
+    AttrSet, Caller, CloneMode, EntryRef, Ino, Meta, Name, NodeKind, RenameMode, TimeSet,
+    Timestamp, XattrMode,
+};
 use jfs::{Error, Result};
 use nix::fcntl::FallocateFlags;
 
@@ -42,7 +40,7 @@ impl OurClient {
             }
             Step::File(path, mode) => {
                 let (dir, name) = self.parent_and_name(path).await?;
-                let (ino, _) = meta.create(caller, dir, &name, (*mode, UMASK), true).await?;
+                let (ino, _) = meta.create(caller, dir, &name, *mode, UMASK, true).await?;
                 meta.close_file(ino).await
             }
             Step::Mknod(path, special, mode) => {
@@ -55,7 +53,7 @@ impl OurClient {
                     NodeType::Plain => (FileKind::File, 0),
                 };
                 let node = NodeKind { kind, rdev };
-                meta.mknod(caller, dir, &name, node, (*mode, UMASK)).await.map(drop)
+                meta.mknod(caller, dir, &name, node, *mode, UMASK).await.map(drop)
             }
             Step::Symlink { target, path } => {
                 let (dir, name) = self.parent_and_name(path).await?;
@@ -117,7 +115,9 @@ impl OurClient {
                 let (dir, name) = self.parent_and_name(to).await?;
                 let mode = CloneMode { preserve: *preserve, umask: UMASK };
                 let progress = Progress::default();
-                meta.clone_tree(caller, src, (dir, &name), (mode, 0), &progress).await.map(drop)
+                meta.clone_tree(caller, src, EntryRef::new(dir, &name), mode, 0, &progress)
+                    .await
+                    .map(drop)
             }
             Step::As(uid, gid, step) => {
                 let caller = Caller { check: true, ..Caller::user(*uid, *gid) };
@@ -156,7 +156,7 @@ impl OurClient {
                 if len == 0 {
                     return Ok(());
                 }
-                meta.copy_file_range((from, *from_off), (to, *to_off), len).await.map(drop)
+                meta.copy_file_range(from, *from_off, to, *to_off, len).await.map(drop)
             }
             Step::Write(path, off, len) => self.write(path, *off, *len).await,
             other => panic!("{other:?} does not change content"),
@@ -196,7 +196,10 @@ impl OurClient {
             RenameFlag::Exchange => RenameMode::Exchange,
             RenameFlag::Whiteout => return Err(Error::NotSupported),
         };
-        self.meta.rename(caller, (src, &old), (dst, &new), mode).await.map(drop)
+        self.meta
+            .rename(caller, EntryRef::new(src, &old), EntryRef::new(dst, &new), mode)
+            .await
+            .map(drop)
     }
 
     async fn write(&self, path: &str, off: u64, len: u32) -> Result<()> {

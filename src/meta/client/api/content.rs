@@ -163,8 +163,10 @@ impl Meta {
     /// of the source. Two ranges of one file must not overlap.
     pub async fn copy_file_range(
         &self,
-        (from, from_off): (Ino, u64),
-        (to, to_off): (Ino, u64),
+        from: Ino,
+        from_off: u64,
+        to: Ino,
+        to_off: u64,
         size: u64,
     ) -> Result<Copied> {
         let size = size.min(MAX_COPY);

@@ -16,7 +16,7 @@ use crate::meta::op::names::rmdir::Rmdir;
 use crate::meta::op::names::unlink::Unlink;
 use crate::meta::record::trash::TRASH_NAME;
 use crate::meta::record::{Attr, FileKind};
-use crate::meta::{AttrSet, Caller, Ino, Name, RenameMode, Timestamp};
+use crate::meta::{AttrSet, Caller, EntryRef, Ino, Name, RenameMode, Timestamp};
 
 /// The longest target of a symlink.
 const MAX_TARGET: usize = 4096;
@@ -86,16 +86,19 @@ impl Meta {
         caller: &Caller,
         dir: Ino,
         name: &Name,
-        (mode, umask): (u16, u16),
+        mode: u16,
+        umask: u16,
         exclusive: bool,
     ) -> Result<(Ino, Attr)> {
         let node = NodeKind { kind: FileKind::File, rdev: 0 };
-        let (ino, attr) =
-            match self.create_node(caller, dir, name, node, (mode, umask), Bytes::new()).await? {
-                CreateOutcome::Created(ino, attr) => (ino, attr),
-                CreateOutcome::Existing(ino, attr) if !exclusive && attr.is_file() => (ino, attr),
-                CreateOutcome::Existing(..) => return Err(Error::Exists),
-            };
+        let (ino, attr) = match self
+            .create_node(caller, EntryRef::new(dir, name), node, mode, umask, Bytes::new())
+            .await?
+        {
+            CreateOutcome::Created(ino, attr) => (ino, attr),
+            CreateOutcome::Existing(ino, attr) if !exclusive && attr.is_file() => (ino, attr),
+            CreateOutcome::Existing(..) => return Err(Error::Exists),
+        };
         self.context.open.open(ino, &attr);
         Ok((ino, attr))
     }
@@ -106,10 +109,12 @@ impl Meta {
         dir: Ino,
         name: &Name,
         node: NodeKind,
-        (mode, umask): (u16, u16),
+        mode: u16,
+        umask: u16,
     ) -> Result<(Ino, Attr)> {
         require_created(
-            self.create_node(caller, dir, name, node, (mode, umask), Bytes::new()).await?,
+            self.create_node(caller, EntryRef::new(dir, name), node, mode, umask, Bytes::new())
+                .await?,
         )
     }
 
@@ -123,7 +128,8 @@ impl Meta {
     ) -> Result<(Ino, Attr)> {
         let node = NodeKind { kind: FileKind::Dir, rdev: 0 };
         require_created(
-            self.create_node(caller, dir, name, node, (mode, umask), Bytes::new()).await?,
+            self.create_node(caller, EntryRef::new(dir, name), node, mode, umask, Bytes::new())
+                .await?,
         )
     }
 
@@ -139,7 +145,9 @@ impl Meta {
         }
         let node = NodeKind { kind: FileKind::Symlink, rdev: 0 };
         // The mode of a symlink is never used.
-        require_created(self.create_node(caller, dir, name, node, (0o777, 0), target).await?)
+        require_created(
+            self.create_node(caller, EntryRef::new(dir, name), node, 0o777, 0, target).await?,
+        )
     }
 
     pub async fn readlink(&self, ino: Ino) -> Result<Bytes> {
@@ -208,22 +216,21 @@ impl Meta {
     pub async fn rename(
         &self,
         caller: &Caller,
-        (src, old): (Ino, &Name),
-        (dst, new): (Ino, &Name),
+        from: EntryRef<'_>,
+        to: EntryRef<'_>,
         mode: RenameMode,
     ) -> Result<Renamed> {
-        check_trash(caller, src, old)?;
-        if dst.is_trash() || is_trash_name(dst, new) {
+        check_trash(caller, from.dir, from.name)?;
+        if to.dir.is_trash() || is_trash_name(to.dir, to.name) {
             return Err(Error::NotPermitted);
         }
         self.check_writable()?;
-        let subtrees = self.subtrees_changing_quota((src, old), (dst, new), mode).await?;
+        let subtrees = self.subtrees_changing_quota(from, to, mode).await?;
         let hour = match mode {
-            RenameMode::Replace => self.hour_dir_for(dst, false).await?,
+            RenameMode::Replace => self.hour_dir_for(to.dir, false).await?,
             _ => None,
         };
-        let op =
-            Rename { caller, from: (src, old), to: (dst, new), mode, hour, subtrees: &subtrees };
+        let op = Rename { caller, from, to, mode, hour, subtrees: &subtrees };
         self.run(&op).await
     }
 
@@ -242,12 +249,13 @@ impl Meta {
     async fn create_node(
         &self,
         caller: &Caller,
-        dir: Ino,
-        name: &Name,
+        entry: EntryRef<'_>,
         node: NodeKind,
-        (mode, umask): (u16, u16),
+        mode: u16,
+        umask: u16,
         target: Bytes,
     ) -> Result<CreateOutcome> {
+        let EntryRef { dir, name } = entry;
         if dir.is_trash() || is_trash_name(dir, name) {
             return Err(Error::NotPermitted);
         }

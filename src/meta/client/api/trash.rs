@@ -11,7 +11,7 @@ use crate::meta::op::names::create::{Create, CreateOutcome};
 use crate::meta::op::names::rmdir::Rmdir;
 use crate::meta::record::trash::Trashed;
 use crate::meta::record::{Counter, Entry, FileKind, trash};
-use crate::meta::{Caller, Ino, Name, RenameMode, Timestamp};
+use crate::meta::{Caller, EntryRef, Ino, Name, RenameMode, Timestamp};
 
 /// The current hour directory, so that a removal need not look it up.
 #[derive(Default)]
@@ -154,7 +154,8 @@ impl Meta {
                     return RestoreOutcome::Skipped;
                 }
                 let caller = Caller::root();
-                let (from, to) = ((entry.ino, &kept.name), (parent, &name));
+                let from = EntryRef::new(entry.ino, &kept.name);
+                let to = EntryRef::new(parent, &name);
                 match self.rename(&caller, from, to, RenameMode::Restore).await {
                     Ok(_) => RestoreOutcome::Restored,
                     Err(Error::Exists) => RestoreOutcome::Conflict,

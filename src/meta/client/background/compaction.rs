@@ -7,6 +7,7 @@ use tracing::warn;
 
 use crate::error::{Error, Result};
 use crate::meta::Ino;
+use crate::meta::chunk_range::ChunkKey;
 use crate::meta::client::Meta;
 use crate::meta::client::background::garbage::unreferenced;
 use crate::meta::client::run::Completed;
@@ -20,20 +21,20 @@ use crate::sync::{Mutex, MutexGuard};
 const READ_THRESHOLD: usize = 5;
 /// With this many records a write waits for the compaction.
 const BLOCKING_THRESHOLD: usize = 2500;
-/// Compactions run concurrently; one more than this at most.
+/// Compactions that run concurrently: at most one more than this.
 const MAX_CONCURRENT: usize = 10;
 
 /// The chunks that this client is compacting.
 #[derive(Default)]
 pub struct Compactions {
-    chunks: Mutex<HashSet<(Ino, u32)>>,
+    chunks: Mutex<HashSet<ChunkKey>>,
     ended: Notify,
 }
 
 /// The exclusive right to compact one chunk. Dropping it releases the chunk.
 struct ChunkGuard<'a> {
     all: &'a Compactions,
-    chunk: (Ino, u32),
+    chunk: ChunkKey,
 }
 
 /// Why a chunk is compacted.
@@ -58,20 +59,20 @@ enum CompactionOutcome {
 }
 
 impl Compactions {
-    fn has_room(&self, chunk: &(Ino, u32)) -> bool {
+    fn has_room(&self, chunk: &ChunkKey) -> bool {
         let chunks = self.lock();
         chunks.len() <= MAX_CONCURRENT && !chunks.contains(chunk)
     }
 
     /// Acquires a chunk without waiting; none if it is being compacted, or if too many are.
-    fn try_acquire(&self, chunk: (Ino, u32)) -> Option<ChunkGuard<'_>> {
+    fn try_acquire(&self, chunk: ChunkKey) -> Option<ChunkGuard<'_>> {
         let mut chunks = self.lock();
         (chunks.len() <= MAX_CONCURRENT && chunks.insert(chunk))
             .then(|| ChunkGuard { all: self, chunk })
     }
 
     /// Acquires a chunk as soon as it is free.
-    async fn acquire(&self, chunk: (Ino, u32)) -> ChunkGuard<'_> {
+    async fn acquire(&self, chunk: ChunkKey) -> ChunkGuard<'_> {
         loop {
             let ended = self.ended.notified();
             if self.lock().insert(chunk) {
@@ -81,7 +82,7 @@ impl Compactions {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashSet<(Ino, u32)>> {
+    fn lock(&self) -> MutexGuard<'_, HashSet<ChunkKey>> {
         self.chunks.lock()
     }
 }
@@ -151,7 +152,7 @@ impl Meta {
 
     fn compact_soon(&self, ino: Ino, index: u32) {
         let able = self.slice_store().is_some() && !self.context.options.read_only;
-        if !able || !self.compactions.has_room(&(ino, index)) {
+        if !able || !self.compactions.has_room(&ChunkKey { ino, index }) {
             return;
         }
         self.spawn_background(async move |meta| {
@@ -170,7 +171,7 @@ impl Meta {
         urgency: Urgency,
     ) -> Result<CompactionOutcome> {
         let Some(store) = self.slice_store() else { return Ok(CompactionOutcome::Skipped) };
-        let chunk = (ino, index);
+        let chunk = ChunkKey { ino, index };
         let _guard = match urgency {
             Urgency::Optional => match self.compactions.try_acquire(chunk) {
                 Some(guard) => guard,
@@ -202,11 +203,12 @@ impl Meta {
     /// Replaces the records by the rewritten slice.
     async fn replace(
         &self,
-        (ino, index): (Ino, u32),
+        chunk: ChunkKey,
         records: &[Slice],
         compaction: &Compaction,
         slice: SliceSize,
     ) -> Result<CompactionOutcome> {
+        let ChunkKey { ino, index } = chunk;
         let delay = self.context.setting().trash_days > 0;
         let op = Compact { ino, index, records, compaction, id: slice.id, delay };
         let outcome = self.run_with_receipts(&op).await;
@@ -218,13 +220,13 @@ impl Meta {
             }
             // The commit can no longer succeed: the chunk will never have these records again.
             Ok(_) => {
-                self.discard(slice, (ino, index)).await;
+                self.discard(slice, chunk).await;
                 return Ok(CompactionOutcome::Conflict);
             }
             // The commit may have taken effect although its reply was lost, or may do so later.
             // While the slice is recorded as unreferenced it cannot, so its objects are left to the
             // job.
-            Err(error) => match self.abandon(slice, (ino, index)).await {
+            Err(error) => match self.abandon(slice, chunk).await {
                 Ok(false) => Vec::new(),
                 Ok(true) | Err(_) => return Err(error),
             },
@@ -235,7 +237,7 @@ impl Meta {
     }
 
     /// Deletes a new slice that the chunk does not use.
-    async fn discard(&self, slice: SliceSize, chunk: (Ino, u32)) {
+    async fn discard(&self, slice: SliceSize, chunk: ChunkKey) {
         match self.abandon(slice, chunk).await {
             Ok(true) => drop(self.delete_slices(vec![slice]).await),
             Ok(false) => {}

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use crate::error::{Error, Result};
-use crate::meta::chunk_range::MAX_FILE_LENGTH;
+use crate::meta::chunk_range::{ChunkKey, MAX_FILE_LENGTH};
 use crate::meta::client::Meta;
 use crate::meta::op::garbage::delete_chunk::DeleteChunk;
 use crate::meta::op::garbage::delete_files::{DeleteFiles, DeletedFileChunks};
@@ -109,8 +109,9 @@ impl Meta {
         self.run(&DropSustained { sid, ino }).await
     }
 
-    /// Waits until half of the waiting files are deleted. A caller that removes many files calls
-    /// this between batches; otherwise most of their data would wait for the hourly job.
+    /// Waits until at most half of the allowed number of files wait for deletion. A caller that
+    /// removes many files calls this between batches; otherwise most of their data would wait for
+    /// the hourly job.
     pub(in crate::meta::client) async fn wait_for_deletions(&self) {
         let half = u32::try_from(MAX_WAITING_FILES / 2).unwrap_or(u32::MAX);
         // The semaphore is never closed, so this cannot fail.
@@ -247,7 +248,7 @@ impl Meta {
     pub(in crate::meta::client) async fn abandon(
         &self,
         slice: SliceSize,
-        chunk: (Ino, u32),
+        chunk: ChunkKey,
     ) -> Result<bool> {
         Ok(!self.engine.has_slice_ref(slice).await? && self.run(&Abandon { slice, chunk }).await?)
     }

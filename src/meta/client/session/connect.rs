@@ -119,8 +119,8 @@ mod tests {
         for (name, change, what) in cases {
             let meta = stored(name, change).await;
             let error = meta.load().await.unwrap_err();
-            assert!(matches!(error, Error::Refused(_)), "{told:?}");
-            assert!(error.to_string().contains(what), "{told}");
+            assert!(matches!(error, Error::Refused(_)), "{error:?}");
+            assert!(error.to_string().contains(what), "{error}");
         }
         stored("open-7", |_| {}).await.load().await.unwrap();
     }

@@ -35,7 +35,7 @@ impl Meta {
         }
         self.check_writable()?;
         let first = vec![Work::Dir(Visit::top(top))];
-        let work = |work, page| self.process_item(work, (top, group), page, progress);
+        let work = |work, page| self.process_item(work, top, group, page, progress);
         run_work_list(first, AT_ONCE, progress, work).await?;
         self.set_group(top, &attr, group).await?;
         Ok(true)
@@ -44,7 +44,8 @@ impl Meta {
     async fn process_item(
         &self,
         work: Work,
-        (top, group): (Ino, u32),
+        top: Ino,
+        group: u32,
         limit: usize,
         progress: &Progress,
     ) -> Result<Vec<Work>> {

@@ -14,7 +14,7 @@ use crate::meta::op::names::clone::{
 };
 use crate::meta::op::quota_check::{self, UsageRequest};
 use crate::meta::record::{Attr, CHUNK_SIZE, FileKind};
-use crate::meta::{Caller, CloneMode, Ino, MetaTxn, Name};
+use crate::meta::{Caller, CloneMode, EntryRef, Ino, MetaTxn};
 
 /// Directories cloned concurrently by default.
 const AT_ONCE: usize = 4;
@@ -38,16 +38,19 @@ struct DirPair {
 }
 
 impl Meta {
-    /// Clones `src` as `target`. Counts nodes as they are created. A directory appears under its
+    /// Clones `src` as `target`, `at_once` directories concurrently (0 for the default). Counts nodes
+    /// as they are created. A directory appears under its
     /// name only when it is complete.
     pub async fn clone_tree(
         &self,
         caller: &Caller,
         src: Ino,
-        (dir, name): (Ino, &Name),
-        (mode, at_once): (CloneMode, usize),
+        target: EntryRef<'_>,
+        mode: CloneMode,
+        at_once: usize,
         progress: &Progress,
     ) -> Result<Ino> {
+        let EntryRef { dir, name } = target;
         if src.is_trash() || dir.is_trash() || is_trash_name(dir, name) {
             return Err(Error::NotPermitted);
         }

@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::meta::client::tree::walk;
 use crate::meta::client::{Meta, Progress};
 use crate::meta::engine::Cursor;
-use crate::meta::{Caller, Ino, Name};
-use pending_dirs::{NextStep, PendingDir, PendingDirs};
+use crate::meta::{Caller, EntryRef, Ino, Name};
+use pending_dirs::{NextStep, PendingDir, PendingDirs, StepOutcome};
 
 /// Directories emptied concurrently by default.
 const AT_ONCE: usize = 50;
@@ -54,7 +54,7 @@ impl Meta {
     ) -> Result<u64> {
         let progress = Progress::default();
         let how = Removal { skip_trash, ..Removal::default() };
-        self.remove_tree_with(caller, (dir, name), how, &progress).await?;
+        self.remove_tree_with(caller, EntryRef::new(dir, name), how, &progress).await?;
         Ok(progress.done())
     }
 
@@ -63,10 +63,11 @@ impl Meta {
     pub async fn remove_tree_with(
         &self,
         caller: &Caller,
-        (dir, name): (Ino, &Name),
+        entry: EntryRef<'_>,
         how: Removal,
         progress: &Progress,
     ) -> Result<()> {
+        let EntryRef { dir, name } = entry;
         let (ino, attr) = self.lookup(caller, dir, name).await?;
         if ino.is_trash() && !caller.is_root() {
             return Err(Error::NotPermitted);
@@ -137,7 +138,7 @@ impl Remover<'_> {
                 let pages = pages.map_or_else(|| self.meta.pages(dir, Cursor::Start), |it| *it);
                 self.page(dir, pages, limit).await
             }
-            NextStep::Remove { place: (dir, name), is_top } => {
+            NextStep::Remove { entry: (dir, name), is_top } => {
                 let skip_trash = self.how.skip_trash;
                 match self.meta.rmdir_with(self.caller, dir, &name, skip_trash).await {
                     Ok(()) => {

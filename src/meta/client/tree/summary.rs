@@ -95,7 +95,7 @@ impl Meta {
         top.add(attr.kind, attr.length);
         progress.add_summary(top);
         if attr.is_dir() {
-            let below = self.sum_below(caller, (ino, Visit::top(ino)), of, progress).await?;
+            let below = self.sum_below(caller, ino, Visit::top(ino), of, progress).await?;
             top.merge(below);
         }
         Ok(top)
@@ -105,7 +105,8 @@ impl Meta {
     pub(in crate::meta::client) async fn sum_below(
         &self,
         caller: &Caller,
-        (top, first): (Ino, Visit),
+        top: Ino,
+        first: Visit,
         of: SummaryOptions,
         progress: &Progress,
     ) -> Result<Summary> {

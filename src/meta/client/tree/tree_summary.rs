@@ -131,7 +131,7 @@ impl Summariser<'_> {
 
     async fn below(&self, visit: Visit) -> Result<Summary> {
         let of = SummaryOptions { recursive: true, strict: self.how.strict };
-        self.meta.sum_below(self.caller, (self.top, visit), of, self.progress).await
+        self.meta.sum_below(self.caller, self.top, visit, of, self.progress).await
     }
 
     async fn entries(&self, to: usize, visit: Visit, depth: u8, limit: usize) -> Result<Vec<Work>> {

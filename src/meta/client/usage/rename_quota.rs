@@ -5,26 +5,29 @@ use crate::meta::client::Meta;
 use crate::meta::engine::{Found, Key, Record};
 use crate::meta::op::names::rename::Subtree;
 use crate::meta::record::FileKind;
-use crate::meta::{Ino, Name, RenameMode};
+use crate::meta::{EntryRef, RenameMode};
 
 impl Meta {
     /// Usage of the directories that a rename moves to another set of quotas; empty if both parents
     /// have the same quotas above them.
     pub(in crate::meta::client) async fn subtrees_changing_quota(
         &self,
-        (src, old): (Ino, &Name),
-        (dst, new): (Ino, &Name),
+        from: EntryRef<'_>,
+        to: EntryRef<'_>,
         mode: RenameMode,
     ) -> Result<Vec<Subtree>> {
-        if src == dst || !self.context.setting().dir_stats || !self.context.quotas.has_dirs() {
+        if from.dir == to.dir
+            || !self.context.setting().dir_stats
+            || !self.context.quotas.has_dirs()
+        {
             return Ok(Vec::new());
         }
-        if self.quotas_above(src).await? == self.quotas_above(dst).await? {
+        if self.quotas_above(from.dir).await? == self.quotas_above(to.dir).await? {
             return Ok(Vec::new());
         }
-        let mut keys = vec![Key::Lookup(src, old.clone())];
+        let mut keys = vec![Key::Lookup(from.dir, from.name.clone())];
         if mode == RenameMode::Exchange {
-            keys.push(Key::Lookup(dst, new.clone()));
+            keys.push(Key::Lookup(to.dir, to.name.clone()));
         }
         let mut trees = Vec::new();
         for record in self.engine.read(&keys).await? {

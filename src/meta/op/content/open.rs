@@ -92,8 +92,8 @@ mod tests {
             (0, trashed, read, true),
             (0, trashed, write, false),
         ] {
-            let answer = check_flags(&file(flags, parent), open);
-            assert_eq!(answer.is_ok(), allowed, "{flags} {parent} {open:?}");
+            let checked = check_flags(&file(flags, parent), open);
+            assert_eq!(checked.is_ok(), allowed, "{flags} {parent} {open:?}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Drop slice: removes the records of slices and of deleted files once their objects are deleted.
 
 use crate::error::Result;
+use crate::meta::chunk_range::ChunkKey;
 use crate::meta::engine::{Change, Key};
 use crate::meta::op::garbage::delete_chunk::{Released, release};
 use crate::meta::record::SliceSize;
@@ -35,7 +36,7 @@ impl Operation for DropSlices<'_> {
 pub struct Abandon {
     pub slice: SliceSize,
     /// The chunk that it was written for.
-    pub chunk: (Ino, u32),
+    pub chunk: ChunkKey,
 }
 
 impl Operation for Abandon {
@@ -44,7 +45,7 @@ impl Operation for Abandon {
     const NAME: &'static str = "abandon a slice";
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<bool>> {
-        let (ino, index) = self.chunk;
+        let ChunkKey { ino, index } = self.chunk;
         let SliceSize { id, size } = self.slice;
         tx.prefetch(&[Key::Chunk(ino, index), Key::SliceRef(id, size)]).await?;
         if tx.chunk(ino, index).await?.iter().any(|record| record.id == id) {

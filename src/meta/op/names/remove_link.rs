@@ -6,7 +6,7 @@ use crate::meta::engine::{Change, Found, Key, Record};
 use crate::meta::record::attr::flag;
 use crate::meta::record::trash::Trashed;
 use crate::meta::record::{Attr, FileKind};
-use crate::meta::{Ino, MetaTxn, Name, Plan};
+use crate::meta::{EntryRef, Ino, MetaTxn, Plan};
 
 /// What happened to the node.
 #[derive(Debug, Default, Clone, Copy)]
@@ -21,7 +21,7 @@ pub struct Removed {
 pub async fn remove_link<T>(
     tx: &mut MetaTxn<'_>,
     plan: &mut Plan<T>,
-    (dir, name): (Ino, &Name),
+    entry: EntryRef<'_>,
     found: &Found,
     hour: Option<Ino>,
 ) -> Result<Removed> {
@@ -29,15 +29,15 @@ pub async fn remove_link<T>(
     let Some(mut node) = found.attr.clone() else { return Ok(Removed::default()) };
     let ino = found.entry.ino;
     node.ctime = tx.now();
-    if let Some(hour) = hour_dir_for(tx, dir, name, ino, &node, hour).await? {
-        keep_in_trash(plan, (dir, name), found, node, hour);
+    if let Some(hour) = hour_dir_for(tx, entry, ino, &node, hour).await? {
+        keep_in_trash(plan, entry, found, node, hour);
         return Ok(Removed { trash: Some(hour), open: false });
     }
     node.nlink = node.nlink.saturating_sub(1);
     if node.nlink > 0 {
         plan.put_attr(ino, &node);
         if node.parent == Ino::NONE {
-            plan.push(Change::AddParent { ino, parent: dir, count: -1 });
+            plan.push(Change::AddParent { ino, parent: entry.dir, count: -1 });
         }
         return Ok(Removed::default());
     }
@@ -60,8 +60,7 @@ pub async fn remove_link<T>(
 /// another name of it, removed within the same hour, already has that trash entry.
 async fn hour_dir_for(
     tx: &mut MetaTxn<'_>,
-    dir: Ino,
-    name: &Name,
+    entry: EntryRef<'_>,
     ino: Ino,
     node: &Attr,
     hour: Option<Ino>,
@@ -71,7 +70,7 @@ async fn hour_dir_for(
         return Ok(None);
     }
     if node.nlink > 1 {
-        let trashed = Trashed { parent: dir, ino, name: name.clone() };
+        let trashed = Trashed { parent: entry.dir, ino, name: entry.name.clone() };
         let taken = tx.peek(Key::Entry(hour, trashed.entry_name())).await?;
         if taken != Record::Entry(None) {
             return Ok(None);
@@ -83,7 +82,7 @@ async fn hour_dir_for(
 /// A node in the trash keeps its links; the hour directory becomes its parent.
 fn keep_in_trash<T>(
     plan: &mut Plan<T>,
-    (dir, name): (Ino, &Name),
+    entry: EntryRef<'_>,
     found: &Found,
     mut node: Attr,
     hour: Ino,
@@ -91,12 +90,12 @@ fn keep_in_trash<T>(
     let ino = found.entry.ino;
     if node.parent == Ino::NONE {
         plan.push(Change::AddParent { ino, parent: hour, count: 1 });
-        plan.push(Change::AddParent { ino, parent: dir, count: -1 });
+        plan.push(Change::AddParent { ino, parent: entry.dir, count: -1 });
     } else {
         node.parent = hour;
     }
     plan.put_attr(ino, &node);
-    let trashed = Trashed { parent: dir, ino, name: name.clone() };
+    let trashed = Trashed { parent: entry.dir, ino, name: entry.name.clone() };
     plan.put_entry(hour, &trashed.entry_name(), found.entry.kind, ino);
     let length = if node.is_file() { node.length.cast_signed() } else { 0 };
     plan.add_dir_usage(hour, length, node.space(), 1);

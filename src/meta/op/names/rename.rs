@@ -13,7 +13,7 @@ use crate::meta::plan::SubtreeUsage;
 use crate::meta::record::attr::flag;
 use crate::meta::record::changelog::LogOp;
 use crate::meta::record::{Attr, FileKind};
-use crate::meta::{Caller, Ino, MetaTxn, Name, Operation, Plan, RenameMode, TxnLock};
+use crate::meta::{Caller, EntryRef, Ino, MetaTxn, Operation, Plan, RenameMode, TxnLock};
 
 /// Usage of a whole subtree, including its top directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +25,8 @@ pub struct Subtree {
 
 pub struct Rename<'a> {
     pub caller: &'a Caller,
-    pub from: (Ino, &'a Name),
-    pub to: (Ino, &'a Name),
+    pub from: EntryRef<'a>,
+    pub to: EntryRef<'a>,
     pub mode: RenameMode,
     /// The hour directory of the trash, if a replaced node is kept.
     pub hour: Option<Ino>,
@@ -47,12 +47,13 @@ impl Operation for Rename<'_> {
     const NAME: &'static str = "rename";
 
     fn txn_lock(&self) -> TxnLock {
-        let ((src, old), (dst, new)) = (self.from, self.to);
-        TxnLock::Names((src, old.clone()), (dst, new.clone()))
+        let (from, to) = (self.from, self.to);
+        TxnLock::Names((from.dir, from.name.clone()), (to.dir, to.name.clone()))
     }
 
     async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<Renamed>> {
-        let ((src, old), (dst, new)) = (self.from, self.to);
+        let EntryRef { dir: src, name: old } = self.from;
+        let EntryRef { dir: dst, name: new } = self.to;
         tx.prefetch_speculative(&[
             Key::Place(src),
             Key::Place(dst),
@@ -74,8 +75,9 @@ impl Operation for Rename<'_> {
         let src_dir = tx.dir(src).await?;
         let dst_dir = tx.dir(dst).await?;
         let node = moving.attr.clone().ok_or(Error::NotFound)?;
-        self.check(tx, (&src_dir, &dst_dir), (&moving, &node), taken.as_ref()).await?;
-        Move { op: self, src_dir, dst_dir, moving, node, taken }.plan(tx).await
+        let planned = Move { op: self, src_dir, dst_dir, moving, node, taken };
+        planned.check(tx).await?;
+        planned.plan(tx).await
     }
 }
 
@@ -88,60 +90,6 @@ impl Rename<'_> {
         self.mode == RenameMode::Exchange
     }
 
-    async fn check(
-        &self,
-        tx: &mut MetaTxn<'_>,
-        (src_dir, dst_dir): (&Attr, &Attr),
-        (moving, node): (&Found, &Attr),
-        taken: Option<&Found>,
-    ) -> Result<()> {
-        let ((src, _), (dst, _)) = (self.from, self.to);
-        match taken {
-            Some(_) if self.is_exchange() => {}
-            Some(taken) => match (node.is_dir(), taken.entry.kind == FileKind::Dir) {
-                (true, false) => return Err(Error::NotDirectory),
-                (false, true) => return Err(Error::IsDirectory),
-                _ => {}
-            },
-            None if self.is_exchange() => return Err(Error::NotFound),
-            None => {}
-        }
-        access::check(tx, self.caller, src_dir, access::WRITE | access::EXEC).await?;
-        if self.mode != RenameMode::Restore && dst_dir.parent.is_sub_trash() {
-            return Err(Error::NotFound);
-        }
-        access::check(tx, self.caller, dst_dir, access::WRITE | access::EXEC).await?;
-        if moving.entry.ino == dst || moving.entry.ino == dst_dir.parent {
-            return Err(Error::NotPermitted);
-        }
-        let frozen = flag::APPEND | flag::IMMUTABLE;
-        if src_dir.has_flag(frozen) || dst_dir.has_flag(flag::IMMUTABLE) || node.has_flag(frozen) {
-            return Err(Error::NotPermitted);
-        }
-        access::check_sticky(self.caller, src_dir, node)?;
-        if src != dst && node.is_dir() {
-            access::check_sticky_move(self.caller, src_dir, node)?;
-            check_no_loop(tx, moving.entry.ino, dst_dir).await?;
-        }
-        let Some(taken) = taken else { return Ok(()) };
-        if let Some(attr) = &taken.attr {
-            if attr.has_flag(frozen) {
-                return Err(Error::NotPermitted);
-            }
-            if !self.is_exchange() && attr.is_dir() && tx.has_entries(taken.entry.ino).await? {
-                return Err(Error::NotEmpty);
-            }
-            access::check_sticky(self.caller, dst_dir, attr)?;
-            if self.is_exchange() && src != dst && attr.is_dir() {
-                if taken.entry.ino == src || taken.entry.ino == src_dir.parent {
-                    return Err(Error::NotPermitted);
-                }
-                check_no_loop(tx, taken.entry.ino, src_dir).await?;
-            }
-        }
-        Ok(())
-    }
-
     fn line(&self, replaced: Option<Ino>, hour: Option<Ino>, ino: Ino) -> LogOp<'_> {
         let flags = match self.mode {
             RenameMode::Replace => 0,
@@ -150,7 +98,8 @@ impl Rename<'_> {
             RenameMode::Restore => 33,
         };
         let (replaced, trash) = (replaced.unwrap_or(Ino::NONE), hour.unwrap_or(Ino::NONE));
-        LogOp::Move { from: self.from, to: self.to, flags, replaced, trash, ino }
+        let (from, to) = ((self.from.dir, self.from.name), (self.to.dir, self.to.name));
+        LogOp::Move { from, to, flags, replaced, trash, ino }
     }
 
     /// Usage that moves with a node, besides its own entry.
@@ -187,7 +136,7 @@ async fn check_no_loop(tx: &mut MetaTxn<'_>, moving: Ino, into: &Attr) -> Result
     Ok(())
 }
 
-/// A rename that has passed all checks.
+/// A rename with the records it depends on.
 struct Move<'a> {
     op: &'a Rename<'a>,
     src_dir: Attr,
@@ -198,9 +147,60 @@ struct Move<'a> {
 }
 
 impl Move<'_> {
+    async fn check(&self, tx: &mut MetaTxn<'_>) -> Result<()> {
+        let Self { op, src_dir, dst_dir, moving, node, taken } = self;
+        let taken = taken.as_ref();
+        let (src, dst) = (op.from.dir, op.to.dir);
+        match taken {
+            Some(_) if op.is_exchange() => {}
+            Some(taken) => match (node.is_dir(), taken.entry.kind == FileKind::Dir) {
+                (true, false) => return Err(Error::NotDirectory),
+                (false, true) => return Err(Error::IsDirectory),
+                _ => {}
+            },
+            None if op.is_exchange() => return Err(Error::NotFound),
+            None => {}
+        }
+        access::check(tx, op.caller, src_dir, access::WRITE | access::EXEC).await?;
+        if op.mode != RenameMode::Restore && dst_dir.parent.is_sub_trash() {
+            return Err(Error::NotFound);
+        }
+        access::check(tx, op.caller, dst_dir, access::WRITE | access::EXEC).await?;
+        if moving.entry.ino == dst || moving.entry.ino == dst_dir.parent {
+            return Err(Error::NotPermitted);
+        }
+        let frozen = flag::APPEND | flag::IMMUTABLE;
+        if src_dir.has_flag(frozen) || dst_dir.has_flag(flag::IMMUTABLE) || node.has_flag(frozen) {
+            return Err(Error::NotPermitted);
+        }
+        access::check_sticky(op.caller, src_dir, node)?;
+        if src != dst && node.is_dir() {
+            access::check_sticky_move(op.caller, src_dir, node)?;
+            check_no_loop(tx, moving.entry.ino, dst_dir).await?;
+        }
+        let Some(taken) = taken else { return Ok(()) };
+        if let Some(attr) = &taken.attr {
+            if attr.has_flag(frozen) {
+                return Err(Error::NotPermitted);
+            }
+            if !op.is_exchange() && attr.is_dir() && tx.has_entries(taken.entry.ino).await? {
+                return Err(Error::NotEmpty);
+            }
+            access::check_sticky(op.caller, dst_dir, attr)?;
+            if op.is_exchange() && src != dst && attr.is_dir() {
+                if taken.entry.ino == src || taken.entry.ino == src_dir.parent {
+                    return Err(Error::NotPermitted);
+                }
+                check_no_loop(tx, taken.entry.ino, src_dir).await?;
+            }
+        }
+        Ok(())
+    }
+
     async fn plan(mut self, tx: &mut MetaTxn<'_>) -> Result<Plan<Renamed>> {
         let op = self.op;
-        let ((src, old), (dst, new)) = (op.from, op.to);
+        let EntryRef { dir: src, name: old } = op.from;
+        let EntryRef { dir: dst, name: new } = op.to;
         let ino = self.moving.entry.ino;
         let mut plan = Plan::new();
         let (mut src_links, mut dst_links) = (0i64, 0i64);
@@ -245,7 +245,8 @@ impl Move<'_> {
         taken: &Found,
         src_links: &mut i64,
     ) -> i64 {
-        let ((src, old), (dst, _)) = (self.op.from, self.op.to);
+        let EntryRef { dir: src, name: old } = self.op.from;
+        let dst = self.op.to.dir;
         let ino = taken.entry.ino;
         plan.put_entry(src, old, taken.entry.kind, ino);
         let Some(mut other) = taken.attr.clone() else { return 0 };
@@ -270,18 +271,17 @@ impl Move<'_> {
         taken: &Found,
         dst_links: &mut i64,
     ) -> Result<Option<Ino>> {
-        let (dst, new) = self.op.to;
         let ino = taken.entry.ino;
         if let Some(other) = &taken.attr {
             let length = if other.is_file() { other.length.cast_signed() } else { 0 };
-            plan.add_dir_usage(dst, -length, -other.space(), -1);
+            plan.add_dir_usage(self.op.to.dir, -length, -other.space(), -1);
         }
         if taken.entry.kind != FileKind::Dir {
             return Ok(remove_link(tx, plan, self.op.to, taken, self.op.hour).await?.trash);
         }
         *dst_links -= 1;
         plan.push(Change::RemoveDirQuota(ino));
-        Ok(drop_dir(tx, plan, (dst, new), ino, taken.attr.as_ref(), self.op.hour))
+        Ok(drop_dir(tx, plan, self.op.to, ino, taken.attr.as_ref(), self.op.hour))
     }
 
     /// Updates the node's own record: its ctime, and its parent if it stores one.
@@ -318,7 +318,7 @@ impl Move<'_> {
     }
 
     fn update_dirs(&self, tx: &MetaTxn<'_>, plan: &mut Plan<()>, src_links: i64, dst_links: i64) {
-        let ((src, _), (dst, _)) = (self.op.from, self.op.to);
+        let (src, dst) = (self.op.from.dir, self.op.to.dir);
         if src != dst && !src.is_trash() {
             plan.touch_dir_if_due(tx, src, &self.src_dir, src_links);
         }

@@ -7,7 +7,7 @@ use crate::meta::record::attr::flag;
 use crate::meta::record::changelog::LogOp;
 use crate::meta::record::trash::Trashed;
 use crate::meta::record::{Attr, FileKind};
-use crate::meta::{Caller, Ino, MetaTxn, Name, Operation, Plan, TxnLock};
+use crate::meta::{Caller, EntryRef, Ino, MetaTxn, Name, Operation, Plan, TxnLock};
 
 pub struct Rmdir<'a> {
     pub caller: &'a Caller,
@@ -51,8 +51,14 @@ impl Operation for Rmdir<'_> {
         if !self.dir.is_trash() {
             plan.touch_dir(self.dir, -1, Some(tx.now()));
         }
-        let hour =
-            drop_dir(tx, &mut plan, (self.dir, self.name), ino, found.attr.as_ref(), self.hour);
+        let hour = drop_dir(
+            tx,
+            &mut plan,
+            EntryRef::new(self.dir, self.name),
+            ino,
+            found.attr.as_ref(),
+            self.hour,
+        );
         plan.push(Change::RemoveDirStat(ino));
         plan.push(Change::RemoveDirQuota(ino));
         plan.add_dir_usage(self.dir, 0, -4096, -1);
@@ -67,7 +73,7 @@ impl Operation for Rmdir<'_> {
 pub(super) fn drop_dir<T>(
     tx: &MetaTxn<'_>,
     plan: &mut Plan<T>,
-    (dir, name): (Ino, &Name),
+    entry: EntryRef<'_>,
     ino: Ino,
     node: Option<&Attr>,
     hour: Option<Ino>,
@@ -78,7 +84,7 @@ pub(super) fn drop_dir<T>(
     if let Some(hour) = hour {
         let kept = Attr { ctime: tx.now(), parent: hour, ..node.clone() };
         plan.put_attr(ino, &kept);
-        let trashed = Trashed { parent: dir, ino, name: name.clone() };
+        let trashed = Trashed { parent: entry.dir, ino, name: entry.name.clone() };
         plan.put_entry(hour, &trashed.entry_name(), FileKind::Dir, ino);
         plan.add_dir_usage(hour, 0, 4096, 1);
     } else {
@@ -87,7 +93,7 @@ pub(super) fn drop_dir<T>(
         plan.effects.changed_nodes.push(ino);
         plan.add_usage(-4096, -1);
         // The directories of the trash itself are not charged to any owner.
-        if dir != Ino::TRASH {
+        if entry.dir != Ino::TRASH {
             plan.add_owner_usage(node.uid, node.gid, -4096, -1);
         }
     }

@@ -7,7 +7,7 @@ use crate::meta::op::names::remove_link::remove_link;
 use crate::meta::record::FileKind;
 use crate::meta::record::attr::flag;
 use crate::meta::record::changelog::LogOp;
-use crate::meta::{Caller, Ino, MetaTxn, Name, Operation, Plan, TxnLock};
+use crate::meta::{Caller, EntryRef, Ino, MetaTxn, Name, Operation, Plan, TxnLock};
 
 pub struct Unlink<'a> {
     pub caller: &'a Caller,
@@ -45,7 +45,9 @@ impl Operation for Unlink<'_> {
         let mut plan = Plan::new();
         plan.remove_entry(self.dir, self.name);
         let touches_parent = !self.dir.is_trash() && plan.touch_dir_if_due(tx, self.dir, &dir, 0);
-        let removed = remove_link(tx, &mut plan, (self.dir, self.name), &found, self.hour).await?;
+        let removed =
+            remove_link(tx, &mut plan, EntryRef::new(self.dir, self.name), &found, self.hour)
+                .await?;
         if let Some(node) = &found.attr {
             let length = if node.is_file() { node.length.cast_signed() } else { 0 };
             plan.add_dir_usage(self.dir, -length, -node.space(), -1);

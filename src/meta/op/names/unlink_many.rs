@@ -8,7 +8,7 @@ use crate::meta::op::names::remove_link::remove_link;
 use crate::meta::record::attr::flag;
 use crate::meta::record::changelog::LogOp;
 use crate::meta::record::{Entry, FileKind};
-use crate::meta::{Caller, Ino, MetaTxn, Name, Operation, Plan, TxnLock};
+use crate::meta::{Caller, EntryRef, Ino, MetaTxn, Name, Operation, Plan, TxnLock};
 
 pub struct UnlinkMany<'a> {
     pub caller: &'a Caller,
@@ -63,7 +63,7 @@ impl Operation for UnlinkMany<'_> {
                 plan.add_dir_usage(self.dir, -length, -node.space(), -1);
             }
             plan.remove_entry(self.dir, name);
-            remove_link(tx, &mut plan, (self.dir, name), &found, self.hour).await?;
+            remove_link(tx, &mut plan, EntryRef::new(self.dir, name), &found, self.hour).await?;
             removed.push((name.clone(), entry.ino));
         }
         if removed.is_empty() {

@@ -5,9 +5,8 @@ use tracing::{debug, info, warn};
 use super::answer::Answer;
 use super::request::Clone;
 use crate::error::{Error, Result};
-use crate::meta::CloneMode;
 use crate::meta::client::Progress;
-use crate::meta::{Caller, Name};
+use crate::meta::{Caller, CloneMode, EntryRef, Name};
 use crate::vfs::internal::Work;
 
 impl Work {
@@ -40,7 +39,7 @@ impl Work {
         // What a clone shares with its source is what is stored.
         self.content.flush(ask.src).await?;
         let mode = CloneMode { preserve: ask.preserve, umask: ask.umask };
-        let how = (mode, ask.threads.into());
-        self.meta.clone_tree(caller, ask.src, (ask.dst_dir, &name), how, progress).await.map(drop)
+        let (to, threads) = (EntryRef::new(ask.dst_dir, &name), ask.threads.into());
+        self.meta.clone_tree(caller, ask.src, to, mode, threads, progress).await.map(drop)
     }
 }

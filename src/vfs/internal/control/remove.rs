@@ -6,7 +6,7 @@ use super::answer::Answer;
 use super::request::Remove;
 use crate::error::{Error, Result};
 use crate::meta::client::{Progress, Removal};
-use crate::meta::{Caller, Name};
+use crate::meta::{Caller, EntryRef, Name};
 use crate::vfs::internal::Work;
 
 impl Work {
@@ -37,6 +37,6 @@ impl Work {
         let name = Name::new(&ask.name)?;
         let at_once = ask.threads.into();
         let how = Removal { skip_trash: ask.skip_trash, at_once, keeps_going: false };
-        self.meta.remove_tree_with(caller, (ask.dir, &name), how, progress).await
+        self.meta.remove_tree_with(caller, EntryRef::new(ask.dir, &name), how, progress).await
     }
 }

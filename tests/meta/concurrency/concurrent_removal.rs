@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 
 use futures::{StreamExt, stream};
-use jfs::meta::RenameMode;
 use jfs::meta::client::Limits;
 use jfs::meta::engine::{Key, Record};
 use jfs::meta::record::{Attr, Counter, FileKind, QuotaKey};
-use jfs::meta::{Caller, Ino, Meta, NodeKind};
+use jfs::meta::{Caller, EntryRef, Ino, Meta, NodeKind, RenameMode};
 use jfs::{Error, Result};
 use nix::fcntl::OFlag;
 
@@ -65,7 +64,7 @@ impl Scene {
         let (root, node) = (Caller::root(), NodeKind { kind: FileKind::File, rdev: 0 });
         let make = async |number: usize| {
             let (dir, at) = (dirs[number % 2], name(format!("f{number}")));
-            meta.mknod(&root, dir, &at, node, (0o644, 0)).await.unwrap().0
+            meta.mknod(&root, dir, &at, node, 0o644, 0).await.unwrap().0
         };
         let files = stream::iter(0..2 * FILES).map(make).buffered(32).collect::<Vec<Ino>>().await;
         let scene = Self { dirs, files, kept };
@@ -126,8 +125,10 @@ async fn remove_concurrently(vol: &Volume, for_good: bool) {
         let mut moved = BTreeMap::new();
         for (number, ino) in scene.all(Part::Moved) {
             let (dir, at) = scene.place(number);
-            let to = (scene.kept, &at);
-            let outcome = Box::pin(other.rename(root, (dir, &at), to, RenameMode::Replace)).await;
+            let to = EntryRef::new(scene.kept, &at);
+            let outcome =
+                Box::pin(other.rename(root, EntryRef::new(dir, &at), to, RenameMode::Replace))
+                    .await;
             if in_time(outcome) {
                 moved.insert(at.to_string(), ino);
             }

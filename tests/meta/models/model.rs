@@ -5,16 +5,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::reference::{Answer, Model, Path, ROOT, Refusal};
+use super::reference::{Model, Outcome, Path, ROOT, Refusal};
 use crate::support::tree::Tree;
 use crate::support::volume::{Volume, setting, setting_with_trash};
 use jfs::Error;
-use jfs::meta::AttrSet;
-use jfs::meta::CloneMode;
-use jfs::meta::RenameMode;
 use jfs::meta::client::Progress;
 use jfs::meta::record::{Counter, DirStat, FileKind, QuotaKey, Slice};
-use jfs::meta::{Caller, Ino, Limits, Meta, Name, NodeKind, Timestamp};
+use jfs::meta::{
+    AttrSet, Caller, CloneMode, EntryRef, Ino, Limits, Meta, Name, NodeKind, RenameMode, Timestamp,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 
@@ -138,7 +137,7 @@ impl Run {
     }
 
     /// Skips steps whose paths do not exist: the kernel never sends such requests.
-    async fn apply(&mut self, meta: &Meta, step: &Step) -> Option<(Answer, jfs::Result<()>)> {
+    async fn apply(&mut self, meta: &Meta, step: &Step) -> Option<(Outcome, jfs::Result<()>)> {
         let root = Caller::root();
         Some(match step {
             Step::Make(path, kind, owner) => {
@@ -167,7 +166,10 @@ impl Run {
             Step::Rename(from, to, mode) => {
                 let (src, old) = self.place(meta, from).await?;
                 let (dst, new) = self.place(meta, to).await?;
-                let renamed = meta.rename(&root, (src, &old), (dst, &new), *mode).await.map(drop);
+                let renamed = meta
+                    .rename(&root, EntryRef::new(src, &old), EntryRef::new(dst, &new), *mode)
+                    .await
+                    .map(drop);
                 let exchange = *mode == RenameMode::Exchange;
                 let no_replace = *mode == RenameMode::NoReplace;
                 (self.model.rename(from, to, exchange, no_replace), renamed)
@@ -207,7 +209,7 @@ impl Run {
         at: u64,
         into: u64,
         length: u64,
-    ) -> Option<(Answer, jfs::Result<()>)> {
+    ) -> Option<(Outcome, jfs::Result<()>)> {
         let (src, dst) = (self.node(meta, from).await?, self.node(meta, to).await?);
         let is_file = |path: &Path| {
             self.model.find(path).is_ok_and(|id| self.model.nodes[&id].kind == FileKind::File)
@@ -217,7 +219,7 @@ impl Run {
         }
         let source = self.model.nodes[&self.model.find(from).ok()?].length;
         let copied = length.min(source.saturating_sub(at));
-        let done = meta.copy_file_range((src, at), (dst, into), length).await;
+        let done = meta.copy_file_range(src, at, dst, into, length).await;
         if let Ok(count) = &done {
             assert_eq!(count.bytes, copied, "bytes copied");
         }
@@ -230,7 +232,7 @@ impl Run {
         meta: &Meta,
         from: &Path,
         to: &Path,
-    ) -> Option<(Answer, jfs::Result<()>)> {
+    ) -> Option<(Outcome, jfs::Result<()>)> {
         let src = self.node(meta, from).await?;
         let (dir, name) = self.place(meta, to).await?;
         // Cloning a tree into itself has no fixed result. JuiceFS allows it, but it is not
@@ -240,8 +242,9 @@ impl Run {
         }
         let mode = CloneMode { preserve: true, umask: 0 };
         let progress = Progress::default();
-        let cloned =
-            meta.clone_tree(&Caller::root(), src, (dir, &name), (mode, 0), &progress).await;
+        let cloned = meta
+            .clone_tree(&Caller::root(), src, EntryRef::new(dir, &name), mode, 0, &progress)
+            .await;
         Some((self.model.clone_tree(from, to), cloned.map(drop)))
     }
 
@@ -368,7 +371,7 @@ async fn make(
         FileKind::Symlink => meta.symlink(caller, dir, name, "target".into()).await.map(drop),
         _ => {
             let node = NodeKind { kind, rdev: 0 };
-            meta.mknod(caller, dir, name, node, (0o777, 0)).await.map(drop)
+            meta.mknod(caller, dir, name, node, 0o777, 0).await.map(drop)
         }
     }
 }

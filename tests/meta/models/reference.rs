@@ -21,7 +21,7 @@ pub enum Refusal {
     Invalid,
 }
 
-pub type Answer = Result<(), Refusal>;
+pub type Outcome = Result<(), Refusal>;
 
 #[derive(Debug, Clone)]
 pub struct Node {
@@ -74,7 +74,7 @@ impl Model {
         Ok((dir, *last))
     }
 
-    pub fn make(&mut self, path: &[u8], kind: FileKind, (uid, gid): (u32, u32)) -> Answer {
+    pub fn make(&mut self, path: &[u8], kind: FileKind, (uid, gid): (u32, u32)) -> Outcome {
         let (dir, name) = self.place(path)?;
         if self.nodes[&dir].children.contains_key(&name) {
             return Err(Refusal::Exists);
@@ -87,7 +87,7 @@ impl Model {
         Ok(())
     }
 
-    pub fn link(&mut self, from: &[u8], to: &[u8]) -> Answer {
+    pub fn link(&mut self, from: &[u8], to: &[u8]) -> Outcome {
         let id = self.find(from)?;
         let (dir, name) = self.place(to)?;
         if self.nodes[&id].kind == FileKind::Dir {
@@ -101,7 +101,7 @@ impl Model {
         Ok(())
     }
 
-    pub fn unlink(&mut self, path: &[u8]) -> Answer {
+    pub fn unlink(&mut self, path: &[u8]) -> Outcome {
         let (dir, name) = self.place(path)?;
         let id = *self.nodes[&dir].children.get(&name).ok_or(Refusal::NotFound)?;
         if self.nodes[&id].kind == FileKind::Dir {
@@ -112,7 +112,7 @@ impl Model {
         Ok(())
     }
 
-    pub fn rmdir(&mut self, path: &[u8]) -> Answer {
+    pub fn rmdir(&mut self, path: &[u8]) -> Outcome {
         let (dir, name) = self.place(path)?;
         let id = *self.nodes[&dir].children.get(&name).ok_or(Refusal::NotFound)?;
         let node = &self.nodes[&id];
@@ -128,7 +128,7 @@ impl Model {
     }
 
     /// Removes a whole tree permanently.
-    pub fn remove_tree(&mut self, path: &[u8]) -> Answer {
+    pub fn remove_tree(&mut self, path: &[u8]) -> Outcome {
         let (dir, name) = self.place(path)?;
         let id = *self.nodes[&dir].children.get(&name).ok_or(Refusal::NotFound)?;
         self.dir(dir).children.remove(&name);
@@ -136,7 +136,7 @@ impl Model {
         Ok(())
     }
 
-    pub fn rename(&mut self, from: &[u8], to: &[u8], exchange: bool, no_replace: bool) -> Answer {
+    pub fn rename(&mut self, from: &[u8], to: &[u8], exchange: bool, no_replace: bool) -> Outcome {
         let (src, old) = self.place(from)?;
         let (dst, new) = self.place(to)?;
         let id = *self.nodes[&src].children.get(&old).ok_or(Refusal::NotFound)?;
@@ -170,7 +170,7 @@ impl Model {
         Ok(())
     }
 
-    fn may_rename(&self, id: usize, dst: usize, taken: Option<usize>, exchange: bool) -> Answer {
+    fn may_rename(&self, id: usize, dst: usize, taken: Option<usize>, exchange: bool) -> Outcome {
         let is_dir = |id: usize| self.nodes[&id].kind == FileKind::Dir;
         if exchange {
             taken.ok_or(Refusal::NotFound)?;
@@ -211,7 +211,7 @@ impl Model {
         self.dir(id).parent = dir;
     }
 
-    pub fn set_length(&mut self, path: &[u8], length: u64) -> Answer {
+    pub fn set_length(&mut self, path: &[u8], length: u64) -> Outcome {
         let id = self.find(path)?;
         if self.nodes[&id].kind != FileKind::File {
             return Err(Refusal::NotPermitted);
@@ -221,7 +221,7 @@ impl Model {
     }
 
     /// Bytes are written up to `end`.
-    pub fn grow(&mut self, path: &[u8], end: u64) -> Answer {
+    pub fn grow(&mut self, path: &[u8], end: u64) -> Outcome {
         let id = self.find(path)?;
         if self.nodes[&id].kind != FileKind::File {
             return Err(Refusal::NotPermitted);
@@ -231,14 +231,14 @@ impl Model {
         Ok(())
     }
 
-    pub fn chown(&mut self, path: &[u8], uid: u32, gid: u32) -> Answer {
+    pub fn chown(&mut self, path: &[u8], uid: u32, gid: u32) -> Outcome {
         let id = self.find(path)?;
         let node = self.dir(id);
         (node.uid, node.gid) = (uid, gid);
         Ok(())
     }
 
-    pub fn clone_tree(&mut self, from: &[u8], to: &[u8]) -> Answer {
+    pub fn clone_tree(&mut self, from: &[u8], to: &[u8]) -> Outcome {
         let id = self.find(from)?;
         let (dir, name) = self.place(to)?;
         if self.nodes[&dir].children.contains_key(&name) {

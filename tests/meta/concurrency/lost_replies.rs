@@ -3,14 +3,11 @@
 use std::sync::Arc;
 
 use jfs::Error;
-use jfs::meta::AttrSet;
-use jfs::meta::RenameMode;
-use jfs::meta::XattrMode;
 use jfs::meta::engine::kv::MemoryStore;
 use jfs::meta::engine::kv::memory::Fault;
 use jfs::meta::engine::{Key, Record};
 use jfs::meta::record::{Counter, Slice};
-use jfs::meta::{Caller, Ino, Meta, Timestamp};
+use jfs::meta::{AttrSet, Caller, Ino, Meta, RenameMode, Timestamp, XattrMode};
 
 use crate::support::tree::{Tree, name, refused};
 use crate::support::volume::Volume;
@@ -54,9 +51,9 @@ async fn a_create_is_done_once() {
         wire.lose(fault);
         let (ino, _) = wire
             .meta
-            .create(&Caller::root(), Ino::ROOT, &name("f"), (0o644, 0), true)
+            .create(&Caller::root(), Ino::ROOT, &name("f"), 0o644, 0, true)
             .await
-            .expect("not an error to the one who made it");
+            .expect("no error for its creator");
         assert_eq!(wire.meta.ino("f").await, ino);
         assert_eq!(wire.inodes().await, before + 1, "{fault:?}");
     }
@@ -169,7 +166,7 @@ async fn a_setattr_and_a_setxattr_take_effect() {
         assert_eq!(wire.meta.attr("f").await.mode, 0o600, "{fault:?}");
         wire.lose(fault);
         let put = wire.meta.set_xattr(ino, b"user.x", b"value", XattrMode::Create).await;
-        put.expect("not an error to the one who made it");
+        put.expect("no error for its creator");
     }
 }
 

@@ -2,10 +2,9 @@
 //! a result.
 
 use jfs::Error;
-use jfs::meta::AttrSet;
 use jfs::meta::engine::{Key, Record};
 use jfs::meta::record::Slice;
-use jfs::meta::{Caller, Ino, Meta, Timestamp};
+use jfs::meta::{AttrSet, Caller, Ino, Meta, Timestamp};
 
 use crate::support::tree::{Tree, name};
 use crate::support::volume::{Volume, setting};
@@ -30,7 +29,7 @@ async fn creating_in_a_removed_directory_fails(vol: Volume) {
     vol.meta.file("d/f").await;
     other.rm("d/f").await.expect("unlink");
     other.rmdir(&Caller::root(), Ino::ROOT, &name("d")).await.expect("rmdir");
-    let made = vol.meta.create(&Caller::root(), dir, &name("g"), (0o644, 0), true).await;
+    let made = vol.meta.create(&Caller::root(), dir, &name("g"), 0o644, 0, true).await;
     assert!(matches!(made, Err(Error::NotFound)), "{made:?}");
 }
 
@@ -39,9 +38,9 @@ async fn a_name_created_by_another_client_is_found(vol: Volume) {
     let root = Caller::root();
     vol.meta.file("warm").await;
     let taken = other.file("f").await;
-    let made = vol.meta.create(&root, Ino::ROOT, &name("f"), (0o644, 0), true).await;
+    let made = vol.meta.create(&root, Ino::ROOT, &name("f"), 0o644, 0, true).await;
     assert!(matches!(made, Err(Error::Exists)), "{made:?}");
-    let made = vol.meta.create(&root, Ino::ROOT, &name("f"), (0o644, 0), false).await;
+    let made = vol.meta.create(&root, Ino::ROOT, &name("f"), 0o644, 0, false).await;
     assert_eq!(made.expect("an open file").0, taken);
     let made = vol.meta.mkdir(&root, Ino::ROOT, &name("f"), 0o755, 0).await;
     assert!(matches!(made, Err(Error::Exists)), "{made:?}");
@@ -56,12 +55,12 @@ async fn a_mode_changed_by_another_client_is_obeyed(vol: Volume) {
         other.setattr(&Caller::root(), dir, set).await.expect("chmod");
     };
     chmod(0o777).await;
-    vol.meta.create(&user, dir, &name("a"), (0o644, 0), true).await.expect("create");
+    vol.meta.create(&user, dir, &name("a"), 0o644, 0, true).await.expect("create");
     chmod(0o755).await;
-    let made = vol.meta.create(&user, dir, &name("b"), (0o644, 0), true).await;
+    let made = vol.meta.create(&user, dir, &name("b"), 0o644, 0, true).await;
     assert!(matches!(made, Err(Error::AccessDenied)), "{made:?}");
     chmod(0o777).await;
-    vol.meta.create(&user, dir, &name("b"), (0o644, 0), true).await.expect("create");
+    vol.meta.create(&user, dir, &name("b"), 0o644, 0, true).await.expect("create");
 }
 
 async fn alternating_writes_of_two_clients_are_all_kept(vol: Volume) {

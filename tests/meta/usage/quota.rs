@@ -3,10 +3,9 @@
 use crate::on_every_store;
 use crate::support::store::Store;
 use jfs::error::Error;
-use jfs::meta::RenameMode;
 use jfs::meta::client::{Limits, NodeKind};
 use jfs::meta::record::{FileKind, Quota, QuotaKey};
-use jfs::meta::{Caller, Ino, Meta, Name};
+use jfs::meta::{Caller, EntryRef, Ino, Meta, Name, RenameMode};
 
 on_every_store! {
     a_full_volume_refuses_more_space,
@@ -65,7 +64,7 @@ async fn try_mkdir(meta: &Meta, dir: Ino, text: &str) -> Result<Ino, Error> {
 
 async fn try_create(meta: &Meta, caller: &Caller, dir: Ino, text: &str) -> Result<Ino, Error> {
     let node = NodeKind { kind: FileKind::File, rdev: 0 };
-    Ok(meta.mknod(caller, dir, &name(text), node, (0o666, 0)).await?.0)
+    Ok(meta.mknod(caller, dir, &name(text), node, 0o666, 0).await?.0)
 }
 
 async fn create(meta: &Meta, dir: Ino, text: &str) -> Ino {
@@ -75,7 +74,9 @@ async fn create(meta: &Meta, dir: Ino, text: &str) -> Ino {
 async fn rename(meta: &Meta, from: (Ino, &str), to: (Ino, &str)) -> Result<(), Error> {
     let (old, new) = (name(from.1), name(to.1));
     let mode = RenameMode::NoReplace;
-    meta.rename(&Caller::root(), (from.0, &old), (to.0, &new), mode).await.map(drop)
+    meta.rename(&Caller::root(), EntryRef::new(from.0, &old), EntryRef::new(to.0, &new), mode)
+        .await
+        .map(drop)
 }
 
 async fn limit_dir(meta: &Meta, dir: Ino, limits: Limits) -> Quota {
@@ -366,7 +367,9 @@ async fn exchanging_trees_exchanges_their_usage(store: Store) {
     limit_dir(&meta, a, inodes(100)).await;
     limit_dir(&meta, b, inodes(100)).await;
     let t = name("t");
-    meta.rename(&Caller::root(), (a, &t), (b, &t), RenameMode::Exchange).await.unwrap();
+    meta.rename(&Caller::root(), EntryRef::new(a, &t), EntryRef::new(b, &t), RenameMode::Exchange)
+        .await
+        .unwrap();
     assert_eq!(used(&meta, QuotaKey::Dir(a)), (2 * PAGE, 2));
     assert_eq!(used(&meta, QuotaKey::Dir(b)), (4 * PAGE, 4));
     create(&meta, big, "more").await;

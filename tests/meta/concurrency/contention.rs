@@ -42,7 +42,7 @@ fn creators(meta: &Arc<Meta>, dir: Ino, who: &'static str, dirs: bool) -> Vec<Jo
                     if dirs {
                         meta.mkdir(&root, dir, &called, 0o755, 0).await.expect("mkdir");
                     } else {
-                        let made = meta.create(&root, dir, &called, (0o644, 0), true).await;
+                        let made = meta.create(&root, dir, &called, 0o644, 0, true).await;
                         meta.close_file(made.expect("create").0).await.expect("close");
                     }
                 }
@@ -209,7 +209,7 @@ async fn one_process_creates_and_appends() {
 async fn two_processes(vol: Volume) {
     prepare(&vol).await;
     let second = tokio::process::Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "contention::one_process_creates_and_appends"])
+        .args(["--exact", "concurrency::contention::one_process_creates_and_appends"])
         .env(SHARED_VOLUME, &vol.url)
         .stdout(std::process::Stdio::null())
         .kill_on_drop(true)

@@ -113,7 +113,7 @@ impl Counted {
         let before = self.requests.load(Ordering::Relaxed);
         let node = NodeKind { kind: FileKind::File, rdev: 0 };
         let name = Name::new(name).unwrap();
-        self.meta.mknod(&Caller::root(), self.deep, &name, node, (0o644, 0)).await.unwrap();
+        self.meta.mknod(&Caller::root(), self.deep, &name, node, 0o644, 0).await.unwrap();
         self.requests.load(Ordering::Relaxed) - before
     }
 }

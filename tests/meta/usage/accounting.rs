@@ -3,10 +3,9 @@
 use crate::on_every_store;
 use crate::support::store::{Store, quiet};
 use jfs::error::Error;
-use jfs::meta::RenameMode;
 use jfs::meta::client::{StatFs, Summary};
 use jfs::meta::record::{Counter, DirStat, Setting};
-use jfs::meta::{Caller, Ino, Meta, Name, Options};
+use jfs::meta::{Caller, EntryRef, Ino, Meta, Name, Options, RenameMode};
 
 on_every_store! {
     volume_usage_is_sent_to_the_store,
@@ -44,7 +43,7 @@ async fn mkdir(meta: &Meta, dir: Ino, text: &str) -> Ino {
 
 async fn create(meta: &Meta, dir: Ino, text: &str) -> Ino {
     let node = jfs::meta::client::NodeKind { kind: jfs::meta::record::FileKind::File, rdev: 0 };
-    meta.mknod(&Caller::root(), dir, &name(text), node, (0o644, 0)).await.unwrap().0
+    meta.mknod(&Caller::root(), dir, &name(text), node, 0o644, 0).await.unwrap().0
 }
 
 async fn unlink(meta: &Meta, dir: Ino, text: &str) {
@@ -121,7 +120,7 @@ async fn stats_of_several_changes_add_up(store: Store) {
     }
     for i in 0..4 {
         let (from, to) = (name(&format!("f{i}")), name(&format!("g{i}")));
-        let (from, to) = ((one, &from), (two, &to));
+        let (from, to) = (EntryRef::new(one, &from), EntryRef::new(two, &to));
         meta.rename(&Caller::root(), from, to, RenameMode::Replace).await.unwrap();
     }
     unlink(&meta, one, "f9").await;
