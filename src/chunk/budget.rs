@@ -1,5 +1,7 @@
 //! The memory budget: how many bytes of data this process may hold at once.
 
+#[cfg(test)]
+mod interleavings;
 mod whole;
 
 use std::fmt;
