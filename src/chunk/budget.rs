@@ -1,5 +1,7 @@
 //! The memory budget: how many bytes of file data this process may hold at once.
 
+#[cfg(test)]
+mod interleavings;
 mod parent;
 
 use std::fmt;

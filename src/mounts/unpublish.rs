@@ -14,7 +14,7 @@ use super::pv::{Pv, PvState};
 use super::{Mounts, VolumeId};
 use crate::error::{Error, Result, joined};
 use crate::meta::client::{Progress, Removal};
-use crate::meta::{Caller, Ino, Name};
+use crate::meta::{Caller, EntryRef, Ino, Name};
 
 impl Mounts {
     /// Unpublishes a target. With the last one, unmounts the volume and stores all written data.

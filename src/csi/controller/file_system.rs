@@ -168,7 +168,7 @@ impl FileSystem {
     async fn delete_one(&self, deleting: Ino, name: &Name) -> Result<()> {
         let before = self.deletion.done();
         let how = Removal { keeps_going: true, ..Removal::default() };
-        let tree = (deleting, name);
+        let tree = EntryRef::new(deleting, name);
         self.meta.remove_tree_with(&Caller::root(), tree, how, &self.deletion).await?;
         // Wait for the objects, which are deleted after the metadata that refers to them.
         self.meta.idle().await;

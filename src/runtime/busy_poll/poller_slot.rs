@@ -60,7 +60,90 @@ impl PollerSlot {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+
+    /// What one thread of the model does.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    enum Thread {
+        Working,
+        /// It has taken the slot, and may spin.
+        Entered(u64),
+        /// It sleeps in the slot.
+        Asleep(u64),
+        /// It sleeps without the slot.
+        AsleepOutside,
+    }
+
+    impl Thread {
+        /// Takes the next step of a thread, which is one method of the slot. Each is atomic: the second
+        /// load of [`PollerSlot::sleep`] cannot see another result than the first, since only the
+        /// thread itself can end its sleep, and no generation returns.
+        fn step(self, slot: &PollerSlot) -> Self {
+            match self {
+                Self::Working => match slot.enter() {
+                    Some(Generation(generation)) => Self::Entered(generation),
+                    None => Self::AsleepOutside,
+                },
+                Self::Entered(generation) if slot.sleep(Generation(generation)) => {
+                    Self::Asleep(generation)
+                }
+                Self::Entered(_) => Self::AsleepOutside,
+                Self::Asleep(generation) => {
+                    slot.leave(Generation(generation));
+                    Self::Working
+                }
+                Self::AsleepOutside => Self::Working,
+            }
+        }
+    }
+
+    /// Checks one state of the slot and all threads.
+    fn check(value: u64, threads: &[Thread]) {
+        let slot = PollerSlot(AtomicU64::new(value));
+        let (generation, state) = (value & !STATE_MASK, value & STATE_MASK);
+        let has = |thread| threads.contains(&thread);
+        let spinning = |thread: &&Thread| match thread {
+            Thread::Entered(generation) => slot.is_spinning(Generation(*generation)),
+            _ => false,
+        };
+        assert!(threads.iter().filter(spinning).count() <= 1, "{value:x} {threads:?}");
+        for thread in threads {
+            if let Thread::Asleep(generation) = thread {
+                assert_eq!(value, generation | ASLEEP, "{threads:?}");
+            }
+        }
+        // The slot is never left taken by a thread that is gone.
+        match state {
+            SPINNING => assert!(has(Thread::Entered(generation)), "{value:x} {threads:?}"),
+            ASLEEP => assert!(
+                has(Thread::Entered(generation)) || has(Thread::Asleep(generation)),
+                "{value:x} {threads:?}"
+            ),
+            _ => assert_eq!(state, FREE),
+        }
+    }
+
+    #[test]
+    fn in_all_interleavings_one_thread_at_most_has_the_slot_and_none_leaves_it_taken() {
+        const GENERATIONS: u64 = 12;
+        let mut seen = HashSet::new();
+        let mut states = vec![(FREE, [Thread::Working; 4])];
+        while let Some((value, threads)) = states.pop() {
+            if value / GENERATION_STEP > GENERATIONS || !seen.insert((value, threads)) {
+                continue;
+            }
+            check(value, &threads);
+            for index in 0..threads.len() {
+                let slot = PollerSlot(AtomicU64::new(value));
+                let mut next = threads;
+                next[index] = threads[index].step(&slot);
+                states.push((slot.0.into_inner(), next));
+            }
+        }
+        assert!(seen.len() > 1000, "{} states", seen.len());
+    }
 
     #[test]
     fn the_first_thread_spins_until_it_sleeps() {

@@ -20,26 +20,11 @@ async fn assert_guarded(setup: &[&[&str]], key: Key, harmless: &[&str], interfer
     for args in setup {
         server.run::<redis::Value>(args);
     }
-    let undisturbed = commit_around(
-        &engine,
-        key.clone(),
-        || {
-            server.run::<redis::Value>(harmless);
-        },
-        &marker(),
-    )
-    .await;
+    let run = |command: &[&str]| drop(server.run::<redis::Value>(command));
+    let undisturbed = commit_around(&engine, key.clone(), || run(harmless), &marker()).await;
     assert!(undisturbed.is_ok(), "{key:?}: {undisturbed:?}");
     server.run::<i64>(&["DEL", "s999"]);
-    let disturbed = commit_around(
-        &engine,
-        key.clone(),
-        || {
-            server.run::<redis::Value>(interfering);
-        },
-        &marker(),
-    )
-    .await;
+    let disturbed = commit_around(&engine, key.clone(), || run(interfering), &marker()).await;
     assert!(is_conflict(&disturbed), "{key:?}: {disturbed:?}");
     assert_eq!(
         server.run::<i64>(&["EXISTS", "s999"]),

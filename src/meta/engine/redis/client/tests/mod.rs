@@ -4,6 +4,7 @@ mod address;
 mod connecting;
 mod faults;
 mod hostile_servers;
+mod interleavings;
 mod multiplexer;
 
 use super::super::tests::*;
