@@ -146,7 +146,7 @@ fn put_aside(path: &Path, cause: &str) {
             warn!(%path, %aside, cause, "renamed an unreadable record");
         }
         Err(error) => {
-            warn!(path = %path.display(), cause, %error, "cannot rename an unreadable record")
+            warn!(path = %path.display(), cause, %error, "cannot rename an unreadable record");
         }
     }
 }
