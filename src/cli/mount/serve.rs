@@ -265,9 +265,9 @@ impl ServedMount {
 }
 
 fn serve_metrics(listener: TcpListener, registry: Registry) -> AbortOnDropHandle<()> {
-    let answer =
+    let respond =
         move |method: &Method, path: &str| scrape::metrics(method, path, &registry.gather());
-    AbortOnDropHandle::new(tokio::spawn(scrape::serve(listener, Bounds::METRICS, answer)))
+    AbortOnDropHandle::new(tokio::spawn(scrape::serve(listener, Bounds::METRICS, respond)))
 }
 
 /// Tests the object storage (`--check-storage`).

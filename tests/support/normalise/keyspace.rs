@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::ids::{Ids, Shape, Slice, show_delayed};
-use super::{Fields, attr, changelog, hex, setting, text};
+use super::{Fields, attr, changelog, hex, parse_setting, text};
 
 /// A value as Redis keeps it.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,7 +49,7 @@ fn convert<T: redis::FromRedisValue>(value: redis::Value) -> T {
     redis::from_redis_value(value).unwrap()
 }
 
-/// When a background job last ran: about the clients' lives, not about the volume.
+/// When a background job last ran: about the clients, not about the volume.
 const ELECTIONS: [&str; 5] = [
     "lastCleanupSessions",
     "lastCleanupFiles",
@@ -81,7 +81,7 @@ pub fn normalise(all: &Keyspace) -> Value {
             out.insert(name, value);
         }
     }
-    // Last: they are compared with every id there is.
+    // Last, since they are compared with every id in use.
     let counter = |name: &str| match all.get(name) {
         Some(Stored::Text(value)) => String::from_utf8_lossy(value).parse().unwrap_or(-1),
         _ => 0,
@@ -182,7 +182,7 @@ fn of_inode(
 fn of_volume(key: &str, stored: &Stored, ids: &mut Ids) -> Value {
     let by_ino = |field: &[u8], ids: &mut Ids| ids.ino(number(field));
     match (key, stored) {
-        ("setting", Stored::Text(stored)) => setting::parse(stored),
+        ("setting", Stored::Text(stored)) => parse_setting(stored),
         ("allSessions", Stored::Sorted(sids)) => {
             json!(sids.keys().map(|sid| ids.sid(number(sid))).collect::<BTreeSet<_>>())
         }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::ids::{Ids, Shape, Slice, show_delayed};
 use super::keyspace::show_ranges;
-use super::{Fields, attr, changelog, hex, setting, text};
+use super::{Fields, attr, changelog, hex, parse_setting, text};
 
 /// Every key of a volume, without its prefix.
 pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -39,7 +39,7 @@ pub fn normalise(all: &Pairs) -> Value {
         out.insert(name, value);
     }
     out.insert("txnLog".to_owned(), json!(log(all, &mut ids)));
-    // Last: they are compared with every id there is.
+    // Last, since they are compared with every id in use.
     let counter = |name: &str| {
         all.get(format!("C{name}").as_bytes()).map_or(0, |value| little(value).cast_signed())
     };
@@ -98,8 +98,8 @@ fn of_inode(
     }
 }
 
-/// Not those of ids, nor those that say when a background job last ran: about the clients' lives,
-/// not about the volume.
+/// Not those of ids, nor those that say when a background job last ran: about the clients, not
+/// about the volume.
 fn of_counter(key: &[u8], value: &[u8]) -> Option<(String, Value)> {
     let name = text(key);
     let counts_ids =
@@ -110,7 +110,7 @@ fn of_counter(key: &[u8], value: &[u8]) -> Option<(String, Value)> {
 
 fn of_volume(key: &[u8], value: &[u8], ids: &mut Ids) -> (String, Value) {
     match (key[0], key.get(1), key.len()) {
-        (b's', ..) if key == b"setting" => ("setting".to_owned(), setting::parse(value)),
+        (b's', ..) if key == b"setting" => ("setting".to_owned(), parse_setting(value)),
         (b'D', _, 17) => {
             let length = Fields(&key[9..]).number(8);
             (format!("D{}:{length}", ids.ino(ino_of(key))), json!(value.len()))

@@ -7,10 +7,10 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Map, Value, json};
 
-use super::attr::DIR;
+use super::attr::{self, DIR};
 use super::ids::{Ids, Shape, Slice, show_delayed};
 use super::keyspace::show_ranges;
-use super::{changelog, hex, setting, text, times};
+use super::{changelog, hex, parse_setting, text};
 
 /// A value as SQLite keeps it. Text need not be UTF-8: what the Go client appends to a blob with
 /// `||` is stored as text.
@@ -86,7 +86,7 @@ pub fn normalise(all: &Tables) -> Value {
     }
     let log = rows(all, "change_log").map(|row| bytes(row, "entry"));
     out.insert("change_log".to_owned(), json!(changelog::show_all(log, &mut ids)));
-    // Last: they are compared with every id there is.
+    // Last, since they are compared with every id in use.
     out.insert("counter".to_owned(), counters(all, &ids));
     Value::Object(out)
 }
@@ -122,7 +122,7 @@ fn show_row(table: &str, row: &Row, ids: &mut Ids, rules: &BTreeMap<i64, String>
             ("chunk", "slices") => json!(Slice::show_all(bytes(row, column), ids)),
             ("delslices", "slices") => json!(show_delayed(bytes(row, column), ids)),
             ("plock", "records") => show_ranges(bytes(row, column)),
-            ("setting", "value") => setting::parse(bytes(row, column)),
+            ("setting", "value") => parse_setting(bytes(row, column)),
             ("session2", "info") => {
                 let info: Map<String, Value> = serde_json::from_slice(bytes(row, column)).unwrap();
                 json!(info.keys().collect::<BTreeSet<_>>())
@@ -140,7 +140,7 @@ fn show_row(table: &str, row: &Row, ids: &mut Ids, rules: &BTreeMap<i64, String>
         let is_dir = id(row, "type") == DIR;
         out.insert(
             "times".to_owned(),
-            times::show(is_dir, time("atime"), time("mtime"), time("ctime")),
+            attr::show_times(is_dir, time("atime"), time("mtime"), time("ctime")),
         );
     }
     Value::Object(out)
@@ -189,7 +189,7 @@ fn counters(all: &Tables, ids: &Ids) -> Value {
             "nextChunk" => json!(Ids::ahead("slice", value - 1, ids.last_slice())),
             "nextSession" => json!(Ids::ahead("session", value, ids.last_sid())),
             "nextTrash" => json!(Ids::ahead("hour", value, ids.last_hour())),
-            // When a background job last ran: about the clients' lives, not about the volume.
+            // When a background job last ran: about the clients, not about the volume.
             _ if name.starts_with("lastCleanup") || name == "nextCleanupSlices" => continue,
             _ => json!(value),
         };
