@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::script::runner::runtime;
 use crate::script::step::Step;
-use crate::support::juicefs::{answer, juicefs};
+use crate::support::juicefs::{juicefs, parse_json_output};
 use crate::support::normalise::assert_same;
 use crate::support::timeout::{MOUNTED, within};
 use crate::support::tree::Tree;
@@ -29,8 +29,10 @@ fn on_each_store(body: fn(Store)) {
 #[track_caller]
 fn same_json(volume: &TestVolume, words: &[&str]) -> Value {
     let words = [&[words[0], &volume.url], &words[1..]].concat();
-    let (mut theirs, mut ours) =
-        (answer(&juicefs(&words).ok().stdout), answer(&jfs_mount(&words).ok().stdout));
+    let (mut theirs, mut ours) = (
+        parse_json_output(&juicefs(&words).ok().stdout),
+        parse_json_output(&jfs_mount(&words).ok().stdout),
+    );
     for status in [&mut theirs, &mut ours] {
         // The order of sessions depends on the store, and in the Go client it is random.
         if let Some(sessions) = status.get_mut("Sessions").and_then(Value::as_array_mut) {

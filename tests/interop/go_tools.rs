@@ -5,7 +5,7 @@ use jfs::meta::{Limits, Options};
 
 use crate::script::random::{Kinds, steps};
 use crate::script::runner::runtime;
-use crate::support::timeout::{MOUNTED, avoid_the_hour, within};
+use crate::support::timeout::{MOUNTED, avoid_hour_change, within};
 use crate::support::tree::Tree;
 use crate::test_volume::{Client, Store, TestVolume, clean};
 
@@ -13,7 +13,7 @@ use crate::test_volume::{Client, Store, TestVolume, clean};
 const STEPS: usize = 1500;
 
 fn run_many_steps(store: Store, options: &[&str], kinds: Kinds, seed: u64) -> TestVolume {
-    avoid_the_hour();
+    avoid_hour_change();
     let volume = TestVolume::formatted(store, Client::Ours, options);
     let script = steps(seed, STEPS, kinds);
     // The script creates these directories first, and never removes all of them.

@@ -37,7 +37,7 @@ fn on_each_store(body: fn(Store)) {
 }
 
 /// Leaves behind, with our client, what a client that dies would: a removed open file, and locks.
-async fn hold(ours: &Ours) -> Ino {
+async fn hold(ours: &OurClient) -> Ino {
     let caller = Caller::root();
     let name = |text: &str| Name::new(text).unwrap();
     let (open, _) =

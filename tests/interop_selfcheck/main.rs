@@ -21,7 +21,7 @@ use serde_json::Value;
 use support::command::poll;
 use support::juicefs::Volume;
 use support::normalise::{assert_same, diff, dump};
-use support::timeout::{MOUNTED, avoid_the_hour, within};
+use support::timeout::{MOUNTED, avoid_hour_change, within};
 
 /// Everything of a volume that is compared.
 struct Snapshot {
@@ -39,7 +39,7 @@ impl Snapshot {
 fn volume(engine: &dyn MetadataStore, burn: u32, then: fn(&Path)) -> Snapshot {
     let volume = Volume::format(&engine.url(), &["--trash-days", "1"]);
     engine.burn_ids(burn);
-    avoid_the_hour();
+    avoid_hour_change();
     let mount = volume.mount(&[]);
     script(mount.path());
     then(mount.path());

@@ -105,13 +105,13 @@ impl Volume {
     /// Returns the metadata in the JSON format of `dump`.
     #[track_caller]
     pub fn dump(&self) -> Value {
-        answer(&self.run("dump", &[]).ok().stdout)
+        parse_json_output(&self.run("dump", &[]).ok().stdout)
     }
 
     /// Returns the setting, sessions and usage.
     #[track_caller]
     pub fn status(&self) -> Value {
-        answer(&self.run("status", &[]).ok().stdout)
+        parse_json_output(&self.run("status", &[]).ok().stdout)
     }
 
     /// Asserts that all referenced blocks exist and that the usage of directories is right.
@@ -147,7 +147,7 @@ impl Volume {
 
 /// Parses the JSON that a command printed. The TiKV library logs to stdout as well, in lines that begin
 /// with the time in brackets.
-pub fn answer(stdout: &str) -> Value {
+pub fn parse_json_output(stdout: &str) -> Value {
     let lines: Vec<&str> = stdout.lines().filter(|line| !line.starts_with("[20")).collect();
     serde_json::from_str(&lines.join("\n")).unwrap()
 }

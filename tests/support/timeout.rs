@@ -65,7 +65,7 @@ pub fn on_timeout(cleanup: impl FnOnce() + Send + 'static) {
 }
 
 /// Waits if the hour is about to change: the trash has a directory for each hour.
-pub fn avoid_the_hour() {
+pub fn avoid_hour_change() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let left = 3600 - now % 3600;
     if left < 10 {

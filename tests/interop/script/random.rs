@@ -29,9 +29,9 @@ pub fn parts(seed: u64, count: usize) -> Vec<ScriptPart> {
 }
 
 pub fn steps(seed: u64, count: usize, kinds: Kinds) -> Vec<Step> {
-    let mut draw = StepGenerator { rng: StdRng::seed_from_u64(seed), kinds };
+    let mut generator = StepGenerator { rng: StdRng::seed_from_u64(seed), kinds };
     let dirs = DIRS[1..].iter().map(|dir| Step::Mkdir((*dir).to_owned(), 0o755));
-    dirs.chain((0..count).map(|_| draw.step())).collect()
+    dirs.chain((0..count).map(|_| generator.step())).collect()
 }
 
 struct StepGenerator {

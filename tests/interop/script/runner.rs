@@ -11,7 +11,7 @@ use super::change_log;
 use crate::script::on_mount::{self, Outcome};
 use crate::script::step::Step;
 use crate::support::normalise::diff;
-use crate::support::timeout::avoid_the_hour;
+use crate::support::timeout::avoid_hour_change;
 use crate::test_volume::{Client, Store, TestVolume, clean, jfs_mount};
 
 /// Part of a script.
@@ -104,7 +104,7 @@ pub enum GoUsage {
 /// client's tools accept our volume, and the dumps and the stores are equal.
 pub fn compare(store: Store, options: &[&str], parts: &[ScriptPart], usage: GoUsage) {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(crate::script::on_client::UMASK.into()));
-    avoid_the_hour();
+    avoid_hour_change();
     let go = run_script(store, Client::Go, options, parts);
     let ours = run_script(store, Client::Ours, options, parts);
     for (number, (theirs, ours)) in go.outcomes.iter().zip(&ours.outcomes).enumerate() {

@@ -143,7 +143,7 @@ async fn the_go_client_dumps_what_we_made_within_the_limits() {
     }
     meta.close().await.expect("close");
     let dumped = tokio::task::spawn_blocking(move || juicefs::juicefs(&["dump", &url]).ok());
-    let dumped = juicefs::answer(&dumped.await.expect("no panic").stdout);
+    let dumped = juicefs::parse_json_output(&dumped.await.expect("no panic").stdout);
     let entries = dumped["FSTree"]["entries"]["d3"]["entries"].as_object().expect("entries");
     assert_eq!(entries.len(), 100);
 }

@@ -20,7 +20,7 @@ pub fn normalise(dump: &Value) -> Value {
     for (part, value) in dump.as_object().unwrap() {
         let value = match part.as_str() {
             "Setting" => show_setting(value),
-            // The log, of a TiKV volume, is compared as it is stored.
+            // The log of a TiKV volume is compared as stored.
             "Counters" | "ChangeLog" => continue,
             "Sustained" => sustained(value, &mut ids),
             "DelFiles" => deleted(value, &mut ids),
@@ -149,7 +149,7 @@ fn list_of(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A field that is left out is zero.
+/// Returns a number; a missing field is zero.
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }

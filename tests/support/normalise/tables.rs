@@ -12,7 +12,7 @@ use super::ids::{Ids, Shape, Slice, show_delayed};
 use super::keyspace::show_ranges;
 use super::{changelog, hex, parse_setting, text};
 
-/// A value as SQLite keeps it. Text need not be UTF-8: what the Go client appends to a blob with
+/// A value as stored in SQLite. Text need not be UTF-8: what the Go client appends to a blob with
 /// `||` is stored as text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
@@ -49,7 +49,7 @@ pub fn read(file: &Path) -> Tables {
     all
 }
 
-/// Columns and indexes of every table: what another client relies on when it opens the file.
+/// Returns columns and indexes of every table, which another client relies on.
 pub fn schema(file: &Path) -> Value {
     let db = open(file);
     let mut out = Map::new();
@@ -72,7 +72,7 @@ pub fn schema(file: &Path) -> Value {
     Value::Object(out)
 }
 
-/// Rows by table, in an order of their own.
+/// Returns the normalised rows by table, sorted.
 pub fn normalise(all: &Tables) -> Value {
     let mut ids = Ids::of(&shape(all));
     let rules: BTreeMap<i64, String> =
@@ -146,7 +146,7 @@ fn show_row(table: &str, row: &Row, ids: &mut Ids, rules: &BTreeMap<i64, String>
     Value::Object(out)
 }
 
-/// Whether a column says nothing about the volume.
+/// Returns whether a column is not about the volume.
 fn is_incidental(table: &str, column: &str) -> bool {
     match column {
         // Row numbers, which nothing refers to; the rules of an ACL are shown where they are used.
@@ -154,18 +154,19 @@ fn is_incidental(table: &str, column: &str) -> bool {
         // Clocks; those of a node are shown as an order.
         "deleted" | "expire" | "added" | "atime" | "mtime" | "ctime" | "atimensec"
         | "mtimensec" | "ctimensec" => true,
-        // A number of the kernel's choice.
+        // Chosen by the kernel.
         "owner" => matches!(table, "flock" | "plock"),
         _ => false,
     }
 }
 
-/// Storage classes by column. Text and blob look alike when read and are not equal in a query.
+/// Returns the storage classes by column. Text and blob look alike when read, but are not equal in a
+/// query.
 fn classes(all: &Tables, table: &str) -> Value {
     let mut classes: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (column, cell) in rows(all, table).flatten() {
         let class = match cell {
-            // Nothing looks a chunk up by its slices, so either will do.
+            // No query looks up a chunk by its slices, so either class is fine.
             Cell::Text(_) | Cell::Blob(_) if column == "slices" => "bytes",
             Cell::Null => "null",
             Cell::Integer(_) => "integer",
