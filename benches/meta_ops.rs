@@ -72,7 +72,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Names an operation's benchmark, and runs `width` of it at once.
+/// Defines the benchmark of an operation, with `width` of it at once.
 macro_rules! bench {
     ($group:ident, $runtime:ident, $volume:ident, $width:ident: $($op:ident),*) => {
         $($group.bench_function(stringify!($op), |bencher| {
@@ -97,7 +97,7 @@ fn measure(
         lookup, getattr, create, mkdir, create_and_unlink, rename, write, setattr, readdir_plus);
 }
 
-/// One operation stays on the task that measures; more are tasks of their own.
+/// Runs a single operation on the measuring task, and several as tasks of their own.
 async fn spawn_all(
     mut all: impl ExactSizeIterator<Item = impl Future<Output = Result<()>> + Send + 'static>,
 ) -> Result<()> {
@@ -113,7 +113,7 @@ async fn spawn_all(
     Ok(())
 }
 
-/// A benchmark that fails must not look fast.
+/// Panics on an error: a failing benchmark must not look fast.
 fn finish(result: Result<()>) {
     if let Err(error) = result {
         eprintln!("{error:#}");
@@ -121,7 +121,7 @@ fn finish(result: Result<()>) {
     }
 }
 
-/// A volume with something in it.
+/// A volume with files.
 struct Volume {
     meta: Arc<Meta>,
     caller: Caller,
@@ -136,7 +136,7 @@ impl Volume {
         let options = Options { no_background_jobs: true, ..Options::default() };
         let meta = Meta::attach(url, options).await?;
         let mut setting = Setting::new("bench", Uuid::new_v4())?;
-        // Otherwise removing means moving.
+        // With trash, removing would mean moving.
         setting.trash_days = 0;
         meta.init(setting, false).await?;
         meta.load().await?;
@@ -180,7 +180,7 @@ impl Volume {
         Ok(self.meta.unlink(&self.caller, self.work, &name).await?)
     }
 
-    /// There and back, since what is listed stays: two renames.
+    /// Two renames, there and back, so that the listed files stay.
     async fn rename(&self) -> Result<()> {
         let (_, name) = self.file();
         let other = self.fresh_name()?;
@@ -190,7 +190,7 @@ impl Volume {
         Ok(())
     }
 
-    /// A slice in a chunk of its own, since chunks with many slices are compacted.
+    /// Writes a slice into a new chunk, since chunks with many slices are compacted.
     async fn write(&self) -> Result<()> {
         let number = self.number();
         let (ino, _) = &self.files[index(number, self.files.len())];
@@ -203,7 +203,7 @@ impl Volume {
     async fn setattr(&self) -> Result<()> {
         let number = self.number();
         let (ino, _) = &self.files[index(number, self.files.len())];
-        // Another one than last time, or nothing would be written.
+        // A different value each time, or nothing would be written.
         let mode = if (number / LISTED as u64).is_multiple_of(2) { 0o600 } else { 0o644 };
         let set = AttrSet { mode: Some(mode), ..AttrSet::default() };
         self.meta.setattr(&self.caller, *ino, set).await?;
@@ -222,7 +222,7 @@ impl Volume {
         Ok(name)
     }
 
-    /// One of the listed files, each in its turn.
+    /// Returns the listed files in turn.
     fn file(&self) -> &(Ino, Name) {
         &self.files[index(self.number(), self.files.len())]
     }

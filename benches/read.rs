@@ -4,7 +4,7 @@
 //! end has all that was run.
 
 #[allow(dead_code, reason = "each bench uses its own part of this")]
-mod beside;
+mod baseline;
 #[allow(
     dead_code,
     clippy::panic,
@@ -35,9 +35,9 @@ use ring::aead::{Aad, Algorithm, Nonce};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use beside::bucket::CIPHERS;
-use beside::place::{BLOCK, Choice, LAYOUT, MIB, Place, content};
-use beside::{Beside, bare, bucket};
+use baseline::bench_volume::{BLOCK, BenchVolume, LAYOUT, MIB, VolumeParts, content};
+use baseline::encryption::CIPHERS;
+use baseline::{Comparison, encryption, plain_s3};
 
 /// Bytes of the file.
 const FILE: usize = 64 * MIB;
@@ -75,16 +75,16 @@ impl Pattern {
     }
 
     /// What a plain client asks for: whole blocks ahead of a stream, or one range after the other.
-    fn plan(self) -> bare::Plan {
+    fn plan(self) -> plain_s3::Plan {
         if self.random {
-            return bare::Plan::Ranges(self.offsets(), self.request);
+            return plain_s3::Plan::Ranges(self.offsets(), self.request);
         }
-        bare::Plan::Blocks(AT_ONCE)
+        plain_s3::Plan::Blocks(AT_ONCE)
     }
 }
 
 fn main() -> Result<()> {
-    let mut beside = Beside::new()?;
+    let mut beside = Comparison::new()?;
     let bytes: Arc<[u8]> = content(FILE).into();
     let folder = TempDir::new()?;
     let server = s3::S3Server::start();
@@ -106,8 +106,9 @@ fn main() -> Result<()> {
 }
 
 /// All of the file is in memory.
-fn memory(beside: &mut Beside, pattern: Pattern, bytes: &Arc<[u8]>) -> Result<()> {
-    let choice = Choice { budget: 8 * FILE, ..Choice::cold(Arc::new(MemStore::default())) };
+fn memory(beside: &mut Comparison, pattern: Pattern, bytes: &Arc<[u8]>) -> Result<()> {
+    let choice =
+        VolumeParts { budget: 8 * FILE, ..VolumeParts::cold(Arc::new(MemStore::default())) };
     let reader = prepare(beside, choice, bytes)?;
     let name = format!("memory cache, {}", pattern.name);
     let ours = reading(&reader, pattern);
@@ -117,7 +118,7 @@ fn memory(beside: &mut Beside, pattern: Pattern, bytes: &Arc<[u8]>) -> Result<()
 
 /// All of the file is in the cache on disk, and in the page cache.
 fn disk(
-    beside: &mut Beside,
+    beside: &mut Comparison,
     pattern: Pattern,
     bytes: &Arc<[u8]>,
     folder: &Path,
@@ -132,10 +133,10 @@ fn disk(
         let options = CacheOptions { size, free_ratio: 0.01, checksum, ..options };
         anyhow::Ok(Cache::open(options).await?.volume(&uuid, LAYOUT, None)?)
     })?;
-    let choice = Choice {
+    let choice = VolumeParts {
         cache: Some(cache),
         options: Options { cache_large_write: true, ..Options::default() },
-        ..Choice::cold(Arc::new(MemStore::default()))
+        ..VolumeParts::cold(Arc::new(MemStore::default()))
     };
     let reader = prepare(beside, choice, bytes)?;
     // A block is dropped if the disk cannot follow; what is read again is kept again.
@@ -157,8 +158,8 @@ fn disk(
     Ok(())
 }
 
-fn cold_memory(beside: &mut Beside, pattern: Pattern, bytes: &Arc<[u8]>) -> Result<()> {
-    let reader = prepare(beside, Choice::cold(Arc::new(MemStore::default())), bytes)?;
+fn cold_memory(beside: &mut Comparison, pattern: Pattern, bytes: &Arc<[u8]>) -> Result<()> {
+    let reader = prepare(beside, VolumeParts::cold(Arc::new(MemStore::default())), bytes)?;
     let name = format!("store mem, {}", pattern.name);
     let ours = reading(&reader, pattern);
     beside.pair(&name, pattern.bytes(), ours, ("memcpy", copying(bytes, pattern)), || ready(()));
@@ -166,14 +167,14 @@ fn cold_memory(beside: &mut Beside, pattern: Pattern, bytes: &Arc<[u8]>) -> Resu
 }
 
 fn cold_files(
-    beside: &mut Beside,
+    beside: &mut Comparison,
     pattern: Pattern,
     bytes: &Arc<[u8]>,
     folder: &Path,
 ) -> Result<()> {
     let dir = folder.join(Uuid::new_v4().to_string());
     let spec = Spec::new("file", &format!("{}/", dir.display()));
-    let reader = prepare(beside, Choice::cold(jfs::object::open(&spec)?), bytes)?;
+    let reader = prepare(beside, VolumeParts::cold(jfs::object::open(&spec)?), bytes)?;
     let files = open_blocks(&dir)?;
     let name = format!("store file, {}", pattern.name);
     let ours = reading(&reader, pattern);
@@ -182,7 +183,7 @@ fn cold_files(
 }
 
 fn cold_s3(
-    beside: &mut Beside,
+    beside: &mut Comparison,
     pattern: Pattern,
     bytes: &Arc<[u8]>,
     server: &s3::S3Server,
@@ -190,26 +191,26 @@ fn cold_s3(
     let bucket = format!("read-{}", Uuid::new_v4());
     let spec = server.spec(&bucket);
     let objects = jfs::object::open(&spec)?;
-    let reader = prepare(beside, Choice::cold(Arc::clone(&objects)), bytes)?;
+    let reader = prepare(beside, VolumeParts::cold(Arc::clone(&objects)), bytes)?;
     let keys = beside.runtime().block_on(objects.list("chunks/", "", FILE / BLOCK))?;
     let keys: Arc<[String]> = keys.into_iter().map(|object| object.key).collect();
-    let client = bare::client(&spec, s3::ACCESS_KEY, s3::SECRET_KEY);
+    let client = plain_s3::client(&spec, s3::ACCESS_KEY, s3::SECRET_KEY);
     let name = format!("store s3, {}", pattern.name);
     let ours = reading(&reader, pattern);
     let plain =
-        move || bare::read(client.clone(), bucket.clone(), Arc::clone(&keys), pattern.plan());
+        move || plain_s3::read(client.clone(), bucket.clone(), Arc::clone(&keys), pattern.plan());
     beside.pair(&name, pattern.bytes(), ours, ("bare client", plain), || ready(()));
     Ok(())
 }
 
 /// Blocks that are compressed, from memory.
 fn packed(
-    beside: &mut Beside,
+    beside: &mut Comparison,
     bytes: &Arc<[u8]>,
     name: &str,
     compression: Compression,
 ) -> Result<()> {
-    let choice = Choice { compression, ..Choice::cold(Arc::new(MemStore::default())) };
+    let choice = VolumeParts { compression, ..VolumeParts::cold(Arc::new(MemStore::default())) };
     let reader = prepare(beside, choice, bytes)?;
     let ours = reading(&reader, PATTERNS[1]);
     let bodies = bytes.chunks(BLOCK).map(|block| compression.pack(Bytes::copy_from_slice(block)));
@@ -227,15 +228,15 @@ fn packed(
 
 /// Blocks that are encrypted, from memory.
 fn encrypted(
-    beside: &mut Beside,
+    beside: &mut Comparison,
     bytes: &Arc<[u8]>,
     name: &str,
     cipher: &'static Algorithm,
 ) -> Result<()> {
-    let objects = bucket::encrypted(Arc::new(MemStore::default()), name)?;
-    let reader = prepare(beside, Choice::cold(objects), bytes)?;
+    let objects = encryption::encrypted(Arc::new(MemStore::default()), name)?;
+    let reader = prepare(beside, VolumeParts::cold(objects), bytes)?;
     let ours = reading(&reader, PATTERNS[1]);
-    let key = bucket::key(cipher)?;
+    let key = encryption::key(cipher)?;
     let mut sealed = Vec::new();
     for block in bytes.chunks(BLOCK) {
         let mut body = block.to_vec();
@@ -258,9 +259,9 @@ fn encrypted(
 }
 
 /// A volume with the file in it, opened.
-fn prepare(beside: &Beside, choice: Choice, bytes: &[u8]) -> Result<Arc<Opened>> {
+fn prepare(beside: &Comparison, choice: VolumeParts, bytes: &[u8]) -> Result<Arc<Opened>> {
     beside.runtime().block_on(async {
-        let place = Place::new(choice).await?;
+        let place = BenchVolume::new(choice).await?;
         place.fill(bytes, MIB).await?;
         let attr = place.meta.getattr(place.ino).await?;
         let reader = place.content.reader(place.ino, &attr);
@@ -270,7 +271,7 @@ fn prepare(beside: &Beside, choice: Choice, bytes: &[u8]) -> Result<Arc<Opened>>
 
 struct Opened {
     reader: Reader,
-    _place: Arc<Place>,
+    _place: Arc<BenchVolume>,
 }
 
 /// One pass over the file, as a mount makes it: what can be answered at once is, and the answer is

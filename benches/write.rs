@@ -4,7 +4,7 @@
 //! until all of it is in the store.
 
 #[allow(dead_code, reason = "each bench uses its own part of this")]
-mod beside;
+mod baseline;
 #[allow(
     dead_code,
     clippy::panic,
@@ -32,9 +32,9 @@ use ring::aead::{Aad, Nonce};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use beside::bucket::CIPHERS;
-use beside::place::{BLOCK, Choice, LAYOUT, MIB, Place, content};
-use beside::{Beside, bare, bucket};
+use baseline::bench_volume::{BLOCK, BenchVolume, LAYOUT, MIB, VolumeParts, content};
+use baseline::encryption::CIPHERS;
+use baseline::{Comparison, encryption, plain_s3};
 
 /// Bytes of the file.
 const FILE: usize = 64 * MIB;
@@ -75,7 +75,7 @@ impl Pattern {
 type Pass = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 fn main() -> Result<()> {
-    let mut beside = Beside::new()?;
+    let mut beside = Comparison::new()?;
     let bytes: Arc<[u8]> = content(FILE).into();
     let folder = TempDir::new()?;
     let server = s3::S3Server::start();
@@ -85,7 +85,7 @@ fn main() -> Result<()> {
         run(
             &mut beside,
             &name,
-            Choice::cold(objects),
+            VolumeParts::cold(objects),
             (pattern, &bytes),
             ("memcpy", copying(pattern.bodies(&bytes))),
         )?;
@@ -94,16 +94,22 @@ fn main() -> Result<()> {
         let spec = Spec::new("file", &format!("{}/", dir.display()));
         let name = format!("store file, {}", pattern.name);
         let plain = ("files, synced", filing(pattern.bodies(&bytes), folder.path()));
-        run(&mut beside, &name, Choice::cold(jfs::object::open(&spec)?), (pattern, &bytes), plain)?;
+        run(
+            &mut beside,
+            &name,
+            VolumeParts::cold(jfs::object::open(&spec)?),
+            (pattern, &bytes),
+            plain,
+        )?;
 
         let bucket = format!("write-{}", Uuid::new_v4());
         let spec = server.spec(&bucket);
-        let client = bare::client(&spec, s3::ACCESS_KEY, s3::SECRET_KEY);
+        let client = plain_s3::client(&spec, s3::ACCESS_KEY, s3::SECRET_KEY);
         let bodies = pattern.bodies(&bytes);
         let plain =
-            move || bare::write(client.clone(), bucket.clone(), Arc::clone(&bodies), AT_ONCE);
+            move || plain_s3::write(client.clone(), bucket.clone(), Arc::clone(&bodies), AT_ONCE);
         let name = format!("store s3, {}", pattern.name);
-        let choice = Choice::cold(jfs::object::open(&spec)?);
+        let choice = VolumeParts::cold(jfs::object::open(&spec)?);
         run(&mut beside, &name, choice, (pattern, &bytes), ("bare client", plain))?;
     }
     writeback(&mut beside, &bytes, folder.path())?;
@@ -114,7 +120,7 @@ fn main() -> Result<()> {
 }
 
 /// Blocks count as stored once they are staged.
-fn writeback(beside: &mut Beside, bytes: &Arc<[u8]>, folder: &Path) -> Result<()> {
+fn writeback(beside: &mut Comparison, bytes: &Arc<[u8]>, folder: &Path) -> Result<()> {
     let dir = folder.join("staging");
     let cache = beside.runtime().block_on(async {
         let options = CacheOptions::parse(dir.to_str().context("a path")?)?;
@@ -123,8 +129,11 @@ fn writeback(beside: &mut Beside, bytes: &Arc<[u8]>, folder: &Path) -> Result<()
         anyhow::Ok(Cache::open(options).await?.volume(&uuid, LAYOUT, None)?)
     })?;
     let options = Options { writeback: Some(Writeback::default()), ..Options::default() };
-    let choice =
-        Choice { cache: Some(cache), options, ..Choice::cold(Arc::new(MemStore::default())) };
+    let choice = VolumeParts {
+        cache: Some(cache),
+        options,
+        ..VolumeParts::cold(Arc::new(MemStore::default()))
+    };
     let name = format!("writeback, {}", PATTERNS[1].name);
     run(
         beside,
@@ -135,9 +144,10 @@ fn writeback(beside: &mut Beside, bytes: &Arc<[u8]>, folder: &Path) -> Result<()
     )
 }
 
-fn packed(beside: &mut Beside, bytes: &Arc<[u8]>) -> Result<()> {
+fn packed(beside: &mut Comparison, bytes: &Arc<[u8]>) -> Result<()> {
     for (name, compression) in [("lz4", Compression::Lz4), ("zstd", Compression::Zstd)] {
-        let choice = Choice { compression, ..Choice::cold(Arc::new(MemStore::default())) };
+        let choice =
+            VolumeParts { compression, ..VolumeParts::cold(Arc::new(MemStore::default())) };
         let bodies = PATTERNS[1].bodies(bytes);
         let plain = move || {
             for body in bodies.iter() {
@@ -151,10 +161,10 @@ fn packed(beside: &mut Beside, bytes: &Arc<[u8]>) -> Result<()> {
     Ok(())
 }
 
-fn encrypted(beside: &mut Beside, bytes: &Arc<[u8]>) -> Result<()> {
+fn encrypted(beside: &mut Comparison, bytes: &Arc<[u8]>) -> Result<()> {
     for (name, cipher) in CIPHERS {
-        let objects = bucket::encrypted(Arc::new(MemStore::default()), name)?;
-        let (key, bodies) = (Arc::new(bucket::key(cipher)?), PATTERNS[1].bodies(bytes));
+        let objects = encryption::encrypted(Arc::new(MemStore::default()), name)?;
+        let (key, bodies) = (Arc::new(encryption::key(cipher)?), PATTERNS[1].bodies(bytes));
         let plain = move || {
             for body in bodies.iter() {
                 let mut body = body.to_vec();
@@ -165,16 +175,16 @@ fn encrypted(beside: &mut Beside, bytes: &Arc<[u8]>) -> Result<()> {
         };
         let name = format!("store mem, {name}, {}", PATTERNS[1].name);
         let plain = ("the cipher alone", plain);
-        run(beside, &name, Choice::cold(objects), (PATTERNS[1], bytes), plain)?;
+        run(beside, &name, VolumeParts::cold(objects), (PATTERNS[1], bytes), plain)?;
     }
     Ok(())
 }
 
 /// Writes a file over and over, and clears the store in between.
 fn run<P, B>(
-    beside: &mut Beside,
+    beside: &mut Comparison,
     name: &str,
-    choice: Choice,
+    choice: VolumeParts,
     (pattern, bytes): (Pattern, &Arc<[u8]>),
     plain: (&'static str, P),
 ) -> Result<()>
@@ -183,7 +193,7 @@ where
     B: Future<Output = ()> + Send + 'static,
 {
     let objects = Arc::clone(&choice.objects);
-    let place = beside.runtime().block_on(Place::new(choice))?;
+    let place = beside.runtime().block_on(BenchVolume::new(choice))?;
     let (bytes, store) = (Arc::clone(bytes), Arc::clone(&place.store));
     let ours = move || -> Pass {
         let (place, bytes) = (Arc::clone(&place), Arc::clone(&bytes));

@@ -1,4 +1,4 @@
-//! The Go client's side.
+//! The measurements of the Go client.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result, ensure};
 
 use crate::Rates;
-use crate::mix::{DEPTH, DIRS, files_per_dir};
+use crate::mdtest_tree::{DEPTH, DIRS, files_per_dir};
 
-/// `juicefs mdtest`, which prints its rates as log lines: `Created 13 dirs in 9ms (1400 dirs/s)`.
+/// Runs `juicefs mdtest`, which logs its rates: `Created 13 dirs in 9ms (1400 dirs/s)`.
 pub fn mdtest(url: &str, name: &str, width: usize, count: usize) -> Result<Rates> {
     let files = files_per_dir(count);
     let mut rates = Vec::new();
@@ -40,7 +40,7 @@ pub fn mdtest(url: &str, name: &str, width: usize, count: usize) -> Result<Rates
     Ok(rates)
 }
 
-/// Our own program over the Go client's metadata layer; it prints `PHASE RATE` lines.
+/// Runs our own Go program (`benches/peer`) on the Go client's metadata layer; it prints `PHASE RATE` lines.
 pub fn ops(url: &str, name: &str, width: usize, count: usize) -> Result<Rates> {
     let mut command = Command::new(built("benches/peer/build.sh")?);
     command.args([url, name, &width.to_string(), &count.to_string()]);
@@ -52,7 +52,7 @@ pub fn ops(url: &str, name: &str, width: usize, count: usize) -> Result<Rates> {
     said.lines().map(|line| rate(line).with_context(|| format!("not a rate: {line}"))).collect()
 }
 
-/// The program that a script builds on first use.
+/// Returns the program that a script builds on first use.
 fn built(script: &'static str) -> Result<&'static Path> {
     static MDTEST: OnceLock<PathBuf> = OnceLock::new();
     static OPS: OnceLock<PathBuf> = OnceLock::new();

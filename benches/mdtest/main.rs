@@ -1,11 +1,10 @@
-//! The metadata of this client beside that of the Go client, on the same server and volume, turn
-//! by turn. Prints a table in markdown: rates of both sides, and how many times ours is Go's.
+//! Metadata rates of this client and of the Go client, on the same server and volume, in turns.
+//! Prints a Markdown table: the rates of both, and the ratio of ours to that of the Go client.
 //!
 //! `cargo bench --bench mdtest -- --help`
 
 mod go;
-mod limit;
-mod mix;
+mod mdtest_tree;
 mod ops;
 #[allow(
     dead_code,
@@ -15,6 +14,7 @@ mod ops;
 )]
 #[path = "../../tests/support/redis.rs"]
 mod redis;
+mod server_limit;
 mod table;
 #[allow(
     dead_code,
@@ -38,7 +38,7 @@ use redis::RedisServer;
 use table::Table;
 use tikv::TikvServer;
 
-/// What one side did in each phase, in operations a second.
+/// The rate of one client in each phase, in operations per second.
 type Rates = Vec<(String, f64)>;
 
 /// Compares metadata rates with those of the Go client.
@@ -50,7 +50,7 @@ struct Args {
     /// Operations in flight.
     #[arg(long, value_delimiter = ',', default_value = "1,8,64")]
     widths: Vec<usize>,
-    /// Turns of each side; medians are printed.
+    /// Rounds of each client; medians are printed.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// What to run.
@@ -59,10 +59,10 @@ struct Args {
     /// Operations of each phase; by default 4000 on Redis and 1000 elsewhere.
     #[arg(long)]
     count: Option<usize>,
-    /// Leave the Go client out, for profiling.
+    /// Leave out the Go client, for profiling.
     #[arg(long)]
     alone: bool,
-    /// What `cargo bench` passes.
+    /// Passed by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -71,7 +71,7 @@ struct Args {
 enum EngineKind {
     Redis,
     Sqlite,
-    /// The test server: it shows how often each side asks, not the speed of TiKV.
+    /// The test server: it shows the number of requests, not the speed of TiKV.
     Tikv,
 }
 
@@ -79,7 +79,7 @@ enum EngineKind {
 enum Run {
     /// The tree of `juicefs mdtest`: all tasks create in the same directories.
     Mdtest,
-    /// One operation after the other, a directory for each task.
+    /// One kind of operation after the other, a directory for each task.
     Ops,
 }
 
@@ -90,10 +90,10 @@ fn main() -> Result<()> {
     for engine in &args.engines {
         let mut table = Table::default();
         for width in &args.widths {
-            let place = Place::new(*engine, server.as_ref())?;
-            runtime.block_on(format(&place.url))?;
+            let volume = BenchVolume::new(*engine, server.as_ref())?;
+            runtime.block_on(format(&volume.url))?;
             for run in &args.runs {
-                compare(&args, &runtime, &place, (*run, *width), &mut table)
+                compare(&args, &runtime, &volume, *run, *width, &mut table)
                     .with_context(|| format!("{} with {width} in flight", engine.name()))?;
             }
         }
@@ -105,36 +105,39 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What no client on this machine can be faster than.
+/// Prints the rate that no client on this machine can exceed.
 fn print_limits(args: &Args, server: &RedisServer) -> Result<()> {
     for width in &args.widths {
         let count = args.count.unwrap_or(EngineKind::Redis.count());
-        let rates = (0..args.rounds).map(|_| limit::rate(server.port(), *width, count));
+        let rates = (0..args.rounds).map(|_| server_limit::rate(server.port(), *width, count));
         let rate = table::median(&rates.collect::<Result<Vec<_>>>()?);
         println!("a bare GET over one blocking socket, {width} in each write: {rate:.0} /s");
     }
     Ok(())
 }
 
-/// Both sides by turns, the first one changing.
+/// Runs both clients in turns, alternating which one is first.
 fn compare(
     args: &Args,
     runtime: &tokio::runtime::Runtime,
-    place: &Place,
-    (run, width): (Run, usize),
+    volume: &BenchVolume,
+    run: Run,
+    width: usize,
     table: &mut Table,
 ) -> Result<()> {
-    let count = (args.count.unwrap_or(place.engine.count()) / width).max(1);
+    let count = (args.count.unwrap_or(volume.engine.count()) / width).max(1);
     for round in 0..args.rounds {
         let ours_first = round % 2 == 0;
         for ours in [ours_first, !ours_first] {
             let name = format!("{}-{round}-{width}", if ours { "jfs" } else { "go" });
             let rates = match (ours, run) {
-                (true, Run::Mdtest) => runtime.block_on(mix::run(&place.url, &name, width, count)),
-                (true, Run::Ops) => runtime.block_on(ops::run(&place.url, &name, width, count)),
+                (true, Run::Mdtest) => {
+                    runtime.block_on(mdtest_tree::run(&volume.url, &name, width, count))
+                }
+                (true, Run::Ops) => runtime.block_on(ops::run(&volume.url, &name, width, count)),
                 (false, _) if args.alone => continue,
-                (false, Run::Mdtest) => go::mdtest(&place.url, &name, width, count),
-                (false, Run::Ops) => go::ops(&place.url, &name, width, count),
+                (false, Run::Mdtest) => go::mdtest(&volume.url, &name, width, count),
+                (false, Run::Ops) => go::ops(&volume.url, &name, width, count),
             };
             table.add(width, ours, rates?);
         }
@@ -160,15 +163,15 @@ impl EngineKind {
     }
 }
 
-/// Where a volume lies.
-struct Place {
+/// The metadata of a volume.
+struct BenchVolume {
     engine: EngineKind,
     url: String,
     _dir: Option<TempDir>,
     _server: Option<TikvServer>,
 }
 
-impl Place {
+impl BenchVolume {
     fn new(engine: EngineKind, server: Option<&RedisServer>) -> Result<Self> {
         Ok(match engine {
             EngineKind::Redis => {
@@ -198,7 +201,7 @@ async fn format(url: &str) -> Result<()> {
     Ok(())
 }
 
-/// A client with a session and no background jobs.
+/// Returns a client with a session and without background jobs.
 async fn client(url: &str) -> Result<Arc<Meta>> {
     let options = Options { no_background_jobs: true, ..Options::default() };
     let meta = Meta::connect(url, options).await?;

@@ -1,4 +1,4 @@
-//! What `benches/peer/main.go` does, done by this client: one kind of operation after the other, a
+//! The operations of `benches/peer/main.go` by this client: one kind of operation after the other, a
 //! directory for each task.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use jfs::meta::{AttrSet, Caller, EntryRef, Ino, Meta, Name, RenameMode, Timestam
 
 use crate::{Rates, client};
 
-/// Listings of its directory by each task.
+/// How often each task lists its directory.
 const LISTINGS: usize = 5;
 
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! Tables: medians of what both sides did.
+//! The table of median rates of both clients.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ impl fmt::Display for Table {
         writeln!(f, "|---|--:|--:|--:|--:|")?;
         for Row { phase, width, ours, theirs } in &self.rows {
             let (a, b) = (median(theirs), median(ours));
-            // Of neighbours in time: what else the machine did is in both.
+            // The ratio of neighbors in time, which other load on the machine affects alike.
             let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(b, a)| b / a).collect();
             let ratio = median(&ratios);
             writeln!(f, "| {phase} | {width} | {a:.0} | {b:.0} | {ratio:.1} |")?;

@@ -1,5 +1,5 @@
-// The other side of `cargo bench --bench mdtest`: the operations of the JuiceFS Go client's
-// metadata layer, in phases, one directory for each goroutine. Prints a line "PHASE OPS/S" each.
+// The Go side of `cargo bench --bench mdtest`: runs operations of the JuiceFS Go client's metadata
+// layer in phases, one directory for each goroutine, and prints a line "PHASE OPS/S" for each phase.
 //
 // usage: meta-peer META-URL NAME GOROUTINES COUNT
 package main

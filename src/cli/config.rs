@@ -34,16 +34,16 @@ pub struct Config {
     /// Download limit of a client in Mbps
     #[arg(long, value_parser = parse_mbps, help_heading = "Data storage")]
     download_limit: Option<i64>,
-    /// Most space the volume may use, in GiB unless it says otherwise; 0 for no limit
+    /// Maximum space the volume may use, in GiB unless a unit is given; 0 for no limit
     #[arg(long, value_parser = parse_capacity, help_heading = "Management")]
     capacity: Option<u64>,
-    /// Most inodes the volume may use; 0 for no limit
+    /// Maximum inodes the volume may use; 0 for no limit
     #[arg(long, help_heading = "Management")]
     inodes: Option<u64>,
-    /// Days after which removed files are gone for good
+    /// Days that removed files stay in the trash
     #[arg(long, value_parser = clap::value_parser!(i64).range(0..), help_heading = "Management")]
     trash_days: Option<i64>,
-    /// Keep POSIX ACLs; cannot be taken back
+    /// Support POSIX ACLs; cannot be disabled again
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Management")]
     enable_acl: Option<bool>,
     /// URL of the Ranger admin service
@@ -52,7 +52,7 @@ pub struct Config {
     /// Name of the Ranger service
     #[arg(long, help_heading = "Management")]
     ranger_service: Option<String>,
-    /// File of a Kerberos configuration
+    /// Path of a Kerberos configuration file
     #[arg(long, help_heading = "Management")]
     kerberos_config_file: Option<PathBuf>,
     /// Encrypt secrets that are stored in the clear
@@ -64,10 +64,10 @@ pub struct Config {
     /// Newest client that may connect
     #[arg(long, help_heading = "Management")]
     max_client_version: Option<String>,
-    /// Keep the usage of every directory
+    /// Record the usage of every directory
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Management")]
     dir_stats: Option<bool>,
-    /// Keep the usage of every user and group
+    /// Record the usage of every user and group
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Management")]
     user_group_quota: Option<bool>,
     /// Log every change of metadata
@@ -79,7 +79,7 @@ pub struct Config {
     /// How many changes stay logged; 0 for all
     #[arg(long, value_parser = clap::value_parser!(i64).range(0..), help_heading = "Management")]
     changelog_max_lines: Option<i64>,
-    /// Tier that --storage-class and --tag are about
+    /// Tier that --storage-class and --tag apply to
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..4), help_heading = "Management")]
     tier: Option<u8>,
 }

@@ -50,14 +50,14 @@ struct Response {
     reason: String,
     summary: Summary,
     paths: Option<Vec<String>>,
-    chunks: Option<Vec<Slice>>,
-    objects: Option<Vec<Object>>,
+    chunks: Option<Vec<SliceRow>>,
+    objects: Option<Vec<ObjectRow>>,
     #[serde(rename = "PLocks")]
     plocks: Option<Vec<PosixLock>>,
     #[serde(rename = "FLocks")]
     flocks: Option<Vec<FlockLock>>,
     /// Missing from mounts older than 1.4.
-    tier: Option<Tier>,
+    tier: Option<TierRow>,
     #[serde(default)]
     restore_status: String,
 }
@@ -73,7 +73,7 @@ struct Summary {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Slice {
+struct SliceRow {
     chunk_index: u64,
     id: u64,
     size: u64,
@@ -83,7 +83,7 @@ struct Slice {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Object {
+struct ObjectRow {
     chunk_index: u64,
     key: String,
     size: u64,
@@ -114,7 +114,7 @@ struct FlockLock {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Tier {
+struct TierRow {
     #[serde(rename = "ID")]
     id: u8,
     storage_class: String,
@@ -191,7 +191,7 @@ fn describe(path: &str, response: &Response) -> anyhow::Result<String> {
             lines.extend(paths.iter().map(|path| format!("\t{path}")));
         }
     }
-    if let Some(Tier { id, storage_class, tag }) = &response.tier {
+    if let Some(TierRow { id, storage_class, tag }) = &response.tier {
         let tag = if tag.is_empty() { String::new() } else { format!(" tag: {tag}") };
         lines.push(format!("   tier: {id}->{storage_class}{tag}"));
     }
@@ -244,8 +244,8 @@ fn tables(response: &Response) -> [(&'static str, Vec<Vec<String>>); 4] {
 }
 
 /// Returns the objects within the file, each with its offset in the file.
-fn positions(response: &Response) -> Vec<(&Object, u64)> {
-    let mut positions: Vec<(&Object, u64)> = Vec::new();
+fn positions(response: &Response) -> Vec<(&ObjectRow, u64)> {
+    let mut positions: Vec<(&ObjectRow, u64)> = Vec::new();
     for object in response.objects.iter().flatten() {
         let pos = match positions.last() {
             Some((last, pos)) if last.chunk_index == object.chunk_index => pos + last.len,

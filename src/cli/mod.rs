@@ -53,7 +53,7 @@ pub struct Cli {
     /// Do not color the log
     #[arg(long, global = true)]
     no_color: bool,
-    /// Open no port for profilers; there is none anyway
+    /// Open no port for profilers; none is ever opened
     #[arg(long, global = true, hide = true)]
     no_agent: bool,
     /// Address of a Pyroscope server; nothing is sent there

@@ -29,12 +29,12 @@ enum Action {
     /// Show every quota, or the one of --path, --uid or --gid
     #[command(visible_alias = "ls")]
     List(Get),
-    /// Count what is used and compare it with what is stored
+    /// Count the usage and compare it with the recorded usage
     Check(Check),
 }
 
 #[derive(Debug, Args)]
-struct Volume {
+struct VolumeArgs {
     /// Address of the metadata
     #[arg(value_name = "META-URL")]
     meta: String,
@@ -61,13 +61,13 @@ struct QuotaTarget {
 #[derive(Debug, Args)]
 struct Set {
     #[command(flatten)]
-    volume: Volume,
+    volume: VolumeArgs,
     #[command(flatten)]
     target: QuotaTarget,
-    /// Most space, in GiB unless it says otherwise; 0 for no limit
+    /// Maximum space, in GiB unless a unit is given; 0 for no limit
     #[arg(long, value_parser = parse_capacity)]
     capacity: Option<u64>,
-    /// Most inodes; 0 for no limit
+    /// Maximum inodes; 0 for no limit
     #[arg(long)]
     inodes: Option<u64>,
     /// Create the directory if it is missing
@@ -81,7 +81,7 @@ struct Set {
 #[derive(Debug, Args)]
 struct Get {
     #[command(flatten)]
-    volume: Volume,
+    volume: VolumeArgs,
     #[command(flatten)]
     target: QuotaTarget,
 }
@@ -89,10 +89,10 @@ struct Get {
 #[derive(Debug, Args)]
 struct Check {
     #[command(flatten)]
-    volume: Volume,
+    volume: VolumeArgs,
     #[command(flatten)]
     target: QuotaTarget,
-    /// Correct what is wrong
+    /// Correct wrong usage
     #[arg(long)]
     repair: bool,
     /// Count the usage entry by entry; slow for large directories
@@ -112,7 +112,7 @@ impl Quota {
     }
 }
 
-impl Volume {
+impl VolumeArgs {
     async fn open(&self) -> anyhow::Result<std::sync::Arc<Meta>> {
         Ok(Meta::connect(&self.meta, Options::default()).await?)
     }

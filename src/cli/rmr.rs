@@ -82,7 +82,7 @@ fn body(dir: u64, name: &[u8], skip_trash: bool, threads: u8) -> anyhow::Result<
     Ok([&dir.to_be_bytes()[..], &[length], name, &[flags, threads]].concat())
 }
 
-/// Progress: a bar on a terminal, a line now and then elsewhere.
+/// Progress: a bar on a terminal, otherwise a line every ten seconds.
 struct RemovalProgress {
     bar: ProgressBar,
     path: String,

@@ -21,7 +21,7 @@ pub struct Status {
     /// Show one session with its locks and removed open files
     #[arg(short, long, value_name = "SID")]
     session: Option<u64>,
-    /// Count the trash and what waits to be deleted; may take long
+    /// Count the trash and pending deletions; may take long
     #[arg(short, long)]
     more: bool,
 }

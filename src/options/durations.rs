@@ -80,8 +80,8 @@ mod tests {
 
     #[test]
     fn invalid_durations_are_refused() {
-        let told = parse_duration("-1s").unwrap_err().to_string();
-        assert!(told.contains("negative"), "{told}");
+        let error = parse_duration("-1s").unwrap_err().to_string();
+        assert!(error.contains("negative"), "{error}");
         for text in ["-1", "-1s", "s", "1x", "2 weeks", "1m2", "inf", "nan", "1e300"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }

@@ -21,34 +21,34 @@ use crate::volume::storage::Overrides;
 pub struct FormatArgs {
     #[command(flatten)]
     pub storage: StorageOptions,
-    /// Size of a block, in KiB unless it says otherwise
+    /// Size of a block, in KiB unless a unit is given
     #[arg(long, default_value = "4M", value_parser = parse_block_size, help_heading = "Data format")]
     pub block_size: u64,
     /// Compression of blocks: lz4, zstd or none
     #[arg(long, default_value = "none", help_heading = "Data format")]
     pub compress: String,
-    /// File of an RSA private key (PEM) to encrypt data with
+    /// Path of an RSA private key (PEM) to encrypt data with
     #[arg(long, help_heading = "Data format")]
     pub encrypt_rsa_key: Option<PathBuf>,
     /// Encryption of data: aes256gcm-rsa or chacha20-rsa
     #[arg(long, default_value = "aes256gcm-rsa", help_heading = "Data format")]
     pub encrypt_algo: String,
-    /// Begin object names with a hash
+    /// Add a hash prefix to object names
     #[arg(long, help_heading = "Data format")]
     pub hash_prefix: bool,
     /// Spread blocks over this many buckets
     #[arg(long, default_value_t = 0, help_heading = "Data format")]
     pub shards: i64,
-    /// Most space the volume may use, in GiB unless it says otherwise
+    /// Maximum space the volume may use, in GiB unless a unit is given
     #[arg(long, value_parser = parse_capacity, help_heading = "Management")]
     pub capacity: Option<u64>,
-    /// Most inodes the volume may use
+    /// Maximum inodes the volume may use
     #[arg(long, help_heading = "Management")]
     pub inodes: Option<u64>,
-    /// Days after which removed files are gone for good
+    /// Days that removed files stay in the trash
     #[arg(long, value_parser = clap::value_parser!(i64).range(0..), help_heading = "Management")]
     pub trash_days: Option<i64>,
-    /// Keep POSIX ACLs; cannot be taken back
+    /// Support POSIX ACLs; cannot be disabled again
     #[arg(long, help_heading = "Management")]
     pub enable_acl: bool,
     /// URL of the Ranger admin service
@@ -57,7 +57,7 @@ pub struct FormatArgs {
     /// Name of the Ranger service
     #[arg(long, help_heading = "Management")]
     pub ranger_service: Option<String>,
-    /// File of a Kerberos configuration
+    /// Path of a Kerberos configuration file
     #[arg(long, help_heading = "Management")]
     pub kerberos_config_file: Option<PathBuf>,
     /// The private key itself, instead of a file

@@ -1,4 +1,4 @@
-//! The objects of a volume in a folder, laid out as the `file` storage of the Go client does.
+//! The objects of a volume in a folder, in the layout of the `file` storage.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ impl Bucket {
         }
     }
 
-    /// What a fragment shows of its slice; none if its objects are gone.
+    /// Reads the part of a slice that a fragment shows, or returns `None` if its objects are gone.
     pub fn get(&self, fragment: &Slice) -> Option<Vec<u8>> {
         let size = fragment.size as usize;
         let mut slice = Vec::with_capacity(size);
@@ -38,7 +38,7 @@ impl Bucket {
         Some(slice[start..start + fragment.len as usize].to_vec())
     }
 
-    /// How many blocks there are.
+    /// Returns the number of blocks.
     pub fn blocks(&self) -> usize {
         count(&self.0.join("chunks"))
     }

@@ -1,4 +1,4 @@
-//! Our program and the Go client's say the same about a volume, and each sees what the other set.
+//! Both programs print the same about a volume, and each sees what the other set.
 
 use std::fs;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::script::runner::runtime;
 use crate::script::step::Step;
-use crate::support::juicefs::{answer, juicefs};
+use crate::support::juicefs::{juicefs, parse_json_output};
 use crate::support::normalise::assert_same;
 use crate::support::timeout::{MOUNTED, within};
 use crate::support::tree::Tree;
 use crate::test_volume::{Client, Store, TestVolume, jfs_mount};
 
-/// So long that no session record changes during a test.
+/// A heartbeat so long that no session record changes during a test.
 const SLOW: Duration = Duration::from_mins(10);
 
 fn on_each_store(body: fn(Store)) {
@@ -29,16 +29,18 @@ fn on_each_store(body: fn(Store)) {
 #[track_caller]
 fn same_json(volume: &TestVolume, words: &[&str]) -> Value {
     let words = [&[words[0], &volume.url], &words[1..]].concat();
-    let (mut theirs, mut ours) =
-        (answer(&juicefs(&words).ok().stdout), answer(&jfs_mount(&words).ok().stdout));
+    let (mut theirs, mut ours) = (
+        parse_json_output(&juicefs(&words).ok().stdout),
+        parse_json_output(&jfs_mount(&words).ok().stdout),
+    );
     for status in [&mut theirs, &mut ours] {
-        // In what order sessions come depends on the store, and in the Go client also on chance.
+        // The order of sessions depends on the store, and in the Go client it is random.
         if let Some(sessions) = status.get_mut("Sessions").and_then(Value::as_array_mut) {
             sessions.sort_by_key(|session| session["Sid"].as_u64());
         }
     }
     if volume.url.starts_with("tikv://") {
-        // The Go client shows the session where the owner of a lock belongs.
+        // The Go client shows the session id instead of the owner of a lock.
         for lock in [&mut theirs, &mut ours].into_iter().flat_map(locks) {
             lock.remove("Owner");
         }
@@ -59,7 +61,7 @@ fn locks(status: &mut Value) -> Vec<&mut serde_json::Map<String, Value>> {
 fn same_table(volume: &TestVolume, action: &str, options: &[&str]) -> String {
     let words = [&["quota", action, &volume.url], options].concat();
     let (theirs, ours) = (juicefs(&words).ok().stdout, jfs_mount(&words).ok().stdout);
-    // The Go client's word for a limit that was never set is the one for a limit left alone.
+    // The Go client prints the same for a limit that was never set and one that is unchanged.
     let theirs = theirs.replace("unchanged", "unlimited");
     assert_eq!(theirs, ours, "{action} {options:?}: Go on the left");
     theirs
@@ -83,7 +85,7 @@ fn status_is_the_same() {
             let kind = Some(jfs::meta::record::LockKind::Write);
             ours.meta.flock(file, owner, kind, false).await.unwrap();
             ours.meta.set_plock(file, owner, kind, 3..=9, 77, false).await.unwrap();
-            // The Go client adds usage up in memory for a moment.
+            // The Go client collects usage in memory for a moment.
             tokio::time::sleep(Duration::from_secs(2)).await;
             let status = same_json(&volume, &["status"]);
             for session in status["Sessions"].as_array().unwrap() {
@@ -115,7 +117,7 @@ fn config_is_the_same_and_each_sees_what_the_other_set() {
         assert_eq!((&setting["Inodes"], &setting["UploadLimit"]), (&1000.into(), &80.into()));
         assert_eq!(setting["Capacity"], 10_u64 << 30);
 
-        // What one refuses the other refuses.
+        // Both refuse the same.
         for words in [
             &["config", url, "--min-client-version", "nonsense", "--yes"][..],
             &["config", url, "--capacity", "much", "--yes"],
@@ -178,9 +180,9 @@ fn each_sees_the_quotas_that_the_other_set() {
     });
 }
 
-/// A directory that `quota set` makes is counted in its parent before the program ends.
+/// A directory created by `quota set` is counted in its parent before the program exits.
 #[test]
-fn regression_a_directory_made_for_a_quota_is_counted() {
+fn regression_a_directory_created_for_a_quota_is_counted() {
     on_each_store(|store| {
         let volume = TestVolume::formatted(store, Client::Ours, &["--trash-days", "1"]);
         let set =

@@ -1,4 +1,4 @@
-//! File content as the Go client sees what we wrote, and the other way round.
+//! File content written by one client and read, compacted or removed by the other.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -18,7 +18,7 @@ use crate::test_volume::{Client, Store, TestVolume};
 const PUNCH: FallocateFlags =
     FallocateFlags::FALLOC_FL_KEEP_SIZE.union(FallocateFlags::FALLOC_FL_PUNCH_HOLE);
 
-/// Runs a body on a volume in each store that the Go client has formatted.
+/// Runs a body on each store, with a volume formatted by the Go client.
 fn on_each_store(body: impl AsyncFn(Shared) + Send + Copy + 'static) {
     within(MOUNTED, move || {
         for store in [Store::Redis, Store::Sqlite, Store::Tikv] {
@@ -39,7 +39,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Writes bytes that lie in one chunk.
+    /// Writes bytes within one chunk.
     async fn write(&self, ino: Ino, at: u64, bytes: &[u8]) {
         let slice = fresh(&self.ours.meta, bytes.len() as u64).await;
         self.ours.bucket.put(slice.id, bytes);
@@ -63,7 +63,7 @@ impl Shared {
         out
     }
 
-    /// What a chunk shows, holes left out.
+    /// Returns the visible fragments of a chunk, without holes.
     async fn fragments(&self, ino: Ino, index: u32) -> Vec<(Slice, Vec<u8>)> {
         loop {
             let view = self.ours.meta.read(ino, index).await.unwrap();
@@ -72,7 +72,7 @@ impl Shared {
             if let Some(fragments) = read.collect() {
                 return fragments;
             }
-            // A compaction was faster, and what it replaced is gone.
+            // A compaction has replaced and deleted the slice meanwhile.
             self.ours.meta.forget_view(ino, index);
         }
     }
@@ -82,7 +82,7 @@ impl Shared {
     }
 }
 
-/// Bytes that differ everywhere.
+/// Returns bytes without repetition.
 fn pattern(seed: u64, len: u64) -> Vec<u8> {
     (0..len).map(|i| ((i * 31 + seed * 7) % 251 + 1).to_le_bytes()[0]).collect()
 }
@@ -96,12 +96,12 @@ fn set(expected: &mut Vec<u8>, at: u64, bytes: &[u8]) {
 }
 
 #[test]
-fn what_we_write_is_what_it_reads() {
+fn go_reads_what_we_write() {
     on_each_store(async |vol: Shared| {
         let (meta, root) = (&vol.ours.meta, Caller::root());
         let (a, b) = (new_file(meta, "a").await, new_file(meta, "b").await);
         let (mut in_a, mut in_b) = (Vec::new(), Vec::new());
-        // Across the first chunk's end; cut, grown, punched.
+        // Across the end of the first chunk; truncated, extended, punched.
         for (seed, at) in [(1, CHUNK_SIZE - MIB), (2, CHUNK_SIZE)] {
             let bytes = pattern(seed, MIB);
             vol.write(a, at, &bytes).await;
@@ -113,7 +113,7 @@ fn what_we_write_is_what_it_reads() {
         }
         meta.fallocate(&root, a, PUNCH, CHUNK_SIZE - 300, 500).await.unwrap();
         set(&mut in_a, CHUNK_SIZE - 300, &[0; 500]);
-        // Copied so that slices are split, with many small writes on top that are compacted.
+        // Copied so that slices are split, followed by many small writes, which are compacted.
         let from = CHUNK_SIZE - 5000;
         assert_eq!(copy(meta, (a, from), (b, CHUNK_SIZE - 777), 8000).await.unwrap().bytes, 8000);
         let start = usize::try_from(from).unwrap();
@@ -143,7 +143,7 @@ fn what_we_write_is_what_it_reads() {
 }
 
 #[test]
-fn what_it_writes_is_what_we_read() {
+fn we_read_what_go_writes() {
     on_each_store(async |vol: Shared| {
         let expected = block_in_place(|| {
             let mount = vol.volume.go.mount(&[]);
@@ -173,7 +173,7 @@ fn what_it_writes_is_what_we_read() {
 }
 
 #[test]
-fn it_compacts_what_we_wrote() {
+fn go_compacts_what_we_wrote() {
     on_each_store(async |vol: Shared| {
         let meta = &vol.ours.meta;
         let ino = new_file(meta, "f").await;
@@ -188,11 +188,11 @@ fn it_compacts_what_we_wrote() {
         block_in_place(|| vol.volume.go.gc(&["--compact", "--delete"]));
         assert_eq!(records(meta, ino, 0).await.len(), 1);
         assert!(vol.read(ino, 0, expected.len() as u64).await == expected);
-        // It ends without waiting for its deletions; the next run goes on with them.
+        // It exits without waiting for its deletions; the next run continues them.
         let bucket = &vol.ours.bucket;
         let gone = || {
             let mut gc = command(&["gc", vol.volume.go.url(), "--delete"]);
-            // Young objects count as well.
+            // Includes young objects.
             gc.env("JFS_GC_SKIPPEDTIME", "0");
             run(gc, MOUNTED).ok();
             bucket.blocks() == 1
@@ -203,7 +203,7 @@ fn it_compacts_what_we_wrote() {
 }
 
 #[test]
-fn we_compact_what_it_wrote() {
+fn we_compact_what_go_wrote() {
     on_each_store(async |vol: Shared| {
         let expected = block_in_place(|| {
             let mount = vol.volume.go.mount(&[]);
@@ -223,7 +223,7 @@ fn we_compact_what_it_wrote() {
         vol.ours.meta.compact(ino, 0, true).await.unwrap();
         vol.ours.meta.idle().await;
         assert_eq!(records(&vol.ours.meta, ino, 0).await.len(), 1);
-        assert_eq!(vol.ours.bucket.blocks(), 1, "we deleted what we replaced");
+        assert_eq!(vol.ours.bucket.blocks(), 1, "the replaced objects are deleted");
         block_in_place(|| {
             vol.volume.go.fsck();
             let mount = vol.volume.go.mount(&[]);
@@ -234,7 +234,7 @@ fn we_compact_what_it_wrote() {
 }
 
 #[test]
-fn nothing_is_left_of_files_that_we_remove() {
+fn removed_files_leave_nothing_behind() {
     on_each_store(async |vol: Shared| {
         block_in_place(|| {
             let mount = vol.volume.go.mount(&[]);
@@ -248,7 +248,7 @@ fn nothing_is_left_of_files_that_we_remove() {
         remove(meta, "theirs").await;
         meta.idle().await;
         assert!(vol.read(ours, 0, 7 * MIB).await == pattern(1, 9 * MIB)[1 << 20..8 << 20]);
-        // Usage of directories is told a moment later, and fsck compares it.
+        // Usage of directories is flushed a moment later, and fsck compares it.
         meta.flush().await.unwrap();
         block_in_place(|| vol.volume.go.fsck());
         remove(meta, "ours").await;
@@ -264,11 +264,11 @@ fn nothing_is_left_of_files_that_we_remove() {
 }
 
 #[test]
-fn a_tree_that_we_remove_at_once_is_gone_for_it_and_nothing_else_is() {
+fn a_tree_that_we_remove_is_gone_for_go_and_nothing_else_is() {
     on_each_store(async |vol: Shared| {
         block_in_place(|| {
             let mount = vol.volume.go.mount(&[]);
-            // More in one directory than go by one commit.
+            // More entries in one directory than one commit removes.
             for (dir, files) in [("top/many", 600), ("top/few/below", 10)] {
                 let dir = mount.path().join(dir);
                 fs::create_dir_all(&dir).unwrap();
@@ -299,7 +299,7 @@ fn a_tree_that_we_remove_at_once_is_gone_for_it_and_nothing_else_is() {
 }
 
 #[test]
-fn what_it_moves_or_links_while_we_remove_the_tree_is_gone_or_whole() {
+fn files_that_go_moves_out_of_a_tree_that_we_remove_are_gone_or_intact() {
     const FILES: usize = 600;
     on_each_store(async |vol: Shared| {
         let mount = block_in_place(|| {

@@ -1,22 +1,22 @@
-//! After several hundred operations of ours, the Go client's tools find nothing wrong.
+//! The Go client's tools find nothing wrong after several hundred operations of our client.
 
 use jfs::meta::record::QuotaKey;
 use jfs::meta::{Limits, Options};
 
 use crate::script::random::{Kinds, steps};
 use crate::script::runner::runtime;
-use crate::support::timeout::{MOUNTED, avoid_the_hour, within};
+use crate::support::timeout::{MOUNTED, avoid_hour_change, within};
 use crate::support::tree::Tree;
 use crate::test_volume::{Client, Store, TestVolume, clean};
 
-/// Some of them find nothing to do.
+/// Some of them have no effect.
 const STEPS: usize = 1500;
 
-fn busy(store: Store, options: &[&str], kinds: Kinds, seed: u64) -> TestVolume {
-    avoid_the_hour();
+fn run_many_steps(store: Store, options: &[&str], kinds: Kinds, seed: u64) -> TestVolume {
+    avoid_hour_change();
     let volume = TestVolume::formatted(store, Client::Ours, options);
     let script = steps(seed, STEPS, kinds);
-    // Directories that the script makes first, and never removes all of.
+    // The script creates these directories first, and never removes all of them.
     let (dirs, rest) = script.split_at(5);
     runtime().block_on(async {
         let ours = volume.open(Options::default()).await;
@@ -58,7 +58,7 @@ fn nothing_is_wrong(trash: &'static str) {
     within(MOUNTED, move || {
         for (store, seed) in [(Store::Redis, 11), (Store::Sqlite, 12), (Store::Tikv, 13)] {
             let options = ["--trash-days", trash, "--enable-acl"];
-            let volume = busy(store, &options, Kinds::All, seed);
+            let volume = run_many_steps(store, &options, Kinds::All, seed);
             volume.assert_consistent();
             clean(volume.go.quota("check", &["--path", "/limited"]));
             clean(volume.go.quota("check", &["--path", "/limited", "--strict"]));
@@ -76,13 +76,13 @@ fn nothing_is_wrong_without_trash() {
     nothing_is_wrong("0");
 }
 
-/// Only without symlinks, pipes, devices and trash: the Go client charges owners for the former and
-/// does not count them, and counts the hours of the trash and does not charge for them.
+/// Without symlinks, pipes, devices and trash: the Go client charges owners for the former but does not
+/// count them, and counts hour directories of the trash but does not charge for them.
 #[test]
-fn what_users_and_groups_own_is_right() {
+fn usage_of_users_and_groups_is_right() {
     within(MOUNTED, || {
         for (store, seed) in [(Store::Redis, 21), (Store::Sqlite, 22), (Store::Tikv, 23)] {
-            let volume = busy(store, &["--trash-days", "0"], Kinds::FilesAndDirs, seed);
+            let volume = run_many_steps(store, &["--trash-days", "0"], Kinds::FilesAndDirs, seed);
             clean(volume.go.quota("check", &[]));
             runtime().block_on(async {
                 let meta = volume.connect().await;

@@ -1,4 +1,4 @@
-//! Locks and the Go client: what either holds, the other respects and waits for.
+//! Locks of both clients: each respects and waits for the locks of the other.
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -18,10 +18,10 @@ use nix::libc;
 use tempfile::TempDir;
 
 const OWNER: LockOwner = LockOwner(0xFFFF_0000_0000_0001);
-/// More than either client's longest pause between two looks.
+/// Longer than the polling interval of either client.
 const SOON: Duration = Duration::from_secs(5);
 
-/// A file that the Go client serves, and the same file through this one.
+/// A file on a mount of the Go client, and the same file in our client.
 struct Shared {
     file: File,
     ino: Ino,
@@ -50,7 +50,7 @@ impl Shared {
         tokio::time::timeout(SOON, lock).await.expect("waits for ever")
     }
 
-    /// Asks the Go client for a range, or what is in its way.
+    /// Requests a lock on a range from the Go client.
     fn go_plock(&self, kind: libc::c_int, start: i64, len: i64) -> nix::Result<()> {
         fcntl(&self.file, FcntlArg::F_SETLK(&range(kind, start, len))).map(drop)
     }
@@ -83,7 +83,7 @@ async fn flocks(shared: Shared) {
     shared.meta.flock(shared.ino, OWNER, None, false).await.unwrap();
     tokio::time::timeout(SOON, waiting).await.expect("waits for ever").unwrap().unwrap();
 
-    // Readers go together.
+    // Readers share a lock.
     shared.file.lock_shared().unwrap();
     shared.meta.flock(shared.ino, OWNER, Some(Read), false).await.unwrap();
     assert!(matches!(shared.file.try_lock(), Err(TryLockError::WouldBlock)));
@@ -101,7 +101,7 @@ async fn ranges(shared: Shared) {
     });
     ours.unwrap();
 
-    // 0 means no end.
+    // Length 0 means to the end of the file.
     assert_eq!(shared.go_plock(libc::F_RDLCK, 3, 0), Err(Errno::EAGAIN));
     let found = shared.go_conflict(0, 0);
     assert_eq!((found.l_type.into(), found.l_start, found.l_len), (libc::F_WRLCK, 3, 7));
@@ -129,7 +129,7 @@ fn on_redis<F: Future<Output = ()> + 'static>(body: fn(Shared) -> F) {
     within(MOUNTED, move || run(&RedisServer::shared().fresh_url(), body));
 }
 
-/// Runs the body on a fresh volume that both clients have open.
+/// Runs the body on a new volume that both clients have open.
 fn run<F: Future<Output = ()>>(url: &str, body: fn(Shared) -> F) {
     let volume = Volume::format(url, &[]);
     let mount = volume.mount(&[]);

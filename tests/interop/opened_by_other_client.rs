@@ -1,4 +1,4 @@
-//! A volume formatted by either client is opened, filled and judged by the other.
+//! A volume formatted by one client is opened, filled and checked by the other.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -21,9 +21,9 @@ fn on_each_store(body: fn(Store)) {
     });
 }
 
-/// What differs between any two volumes is left out; the rest of a fresh volume must be equal.
+/// Except for what differs between any two volumes, a new volume must be equal.
 #[test]
-fn a_fresh_volume_is_the_same_whoever_formats_it() {
+fn a_new_volume_is_the_same_with_both_clients() {
     for options in [
         &["--trash-days", "1"][..],
         &["--trash-days", "0", "--enable-acl", "--capacity", "10", "--inodes", "1000"],
@@ -43,7 +43,7 @@ fn a_fresh_volume_is_the_same_whoever_formats_it() {
 }
 
 #[test]
-fn what_go_formatted_and_filled_is_read_and_changed_by_us() {
+fn we_read_and_change_a_volume_of_go() {
     on_each_store(|store| {
         let volume =
             TestVolume::formatted(store, Client::Go, &["--trash-days", "1", "--enable-acl"]);
@@ -87,7 +87,7 @@ fn what_go_formatted_and_filled_is_read_and_changed_by_us() {
 }
 
 #[test]
-fn what_we_formatted_and_filled_is_read_and_changed_by_go() {
+fn go_reads_and_changes_a_volume_of_ours() {
     on_each_store(|store| {
         let volume =
             TestVolume::formatted(store, Client::Ours, &["--trash-days", "1", "--enable-acl"]);
@@ -139,12 +139,12 @@ fn what_we_formatted_and_filled_is_read_and_changed_by_go() {
     });
 }
 
-/// Both at once: each sees what the other has just done.
+/// Each client sees what the other has just done.
 #[test]
 fn both_have_a_volume_open_at_the_same_time() {
     on_each_store(|store| {
         let volume = TestVolume::formatted(store, Client::Ours, &["--trash-days", "0"]);
-        // The Go client's kernel caches would hide for a second what others do.
+        // The kernel caches of the Go client would hide changes of others for a second.
         let mount =
             volume.go.mount(&["--attr-cache", "0", "--entry-cache", "0", "--dir-entry-cache", "0"]);
         runtime().block_on(async {
@@ -158,7 +158,7 @@ fn both_have_a_volume_open_at_the_same_time() {
                 ours.run(&Step::Write(own.clone(), 0, round + 1)).await.unwrap();
                 let found = fs::read(mount.path().join(&own[1..])).unwrap();
                 assert_eq!(found, content(0, round + 1));
-                // Each removes what the other made.
+                // Each removes what the other created.
                 if round % 2 == 0 {
                     ours.run(&Step::Unlink(format!("/{theirs}"))).await.unwrap();
                     fs::remove_file(mount.path().join(&own[1..])).unwrap();

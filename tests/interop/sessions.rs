@@ -1,4 +1,4 @@
-//! Sessions of both clients side by side, and each cleaning up after the other.
+//! Sessions of both clients at the same time, and each client cleaning up after the other.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::MetadataExt;
@@ -22,10 +22,10 @@ use crate::support::timeout::{MOUNTED, within};
 use crate::support::tree::Tree;
 use crate::test_volume::{Client, Store, TestVolume};
 
-/// Of ours; it expires after five.
-const BEAT: Duration = Duration::from_secs(1);
-/// Until a client with a heartbeat of two seconds has noticed that another one is gone.
-const CLEANED: Duration = Duration::from_mins(1);
+/// Heartbeat of our client; its session expires after five of them.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// How long a client with a heartbeat of two seconds may take to notice that another one is gone.
+const CLEANUP_LIMIT: Duration = Duration::from_mins(1);
 const OWNER: LockOwner = LockOwner(0xFFFF_0000_0000_0007);
 
 fn on_each_store(body: fn(Store)) {
@@ -36,8 +36,8 @@ fn on_each_store(body: fn(Store)) {
     });
 }
 
-/// What a client that dies leaves behind, by ours: an open file that is removed, and locks.
-async fn hold(ours: &Ours) -> Ino {
+/// Leaves behind, with our client, what a client that dies would: a removed open file, and locks.
+async fn hold(ours: &OurClient) -> Ino {
     let caller = Caller::root();
     let name = |text: &str| Name::new(text).unwrap();
     let (open, _) =
@@ -56,7 +56,7 @@ async fn hold(ours: &Ours) -> Ino {
     open
 }
 
-/// The same by the Go client.
+/// As [`hold`], with the Go client.
 fn hold_by_go(root: &Path) -> Vec<File> {
     let file = |name: &str| {
         let mut options = OpenOptions::new();
@@ -82,7 +82,7 @@ fn lock_range(file: &File, kind: libc::c_int, start: i64, len: i64) {
 }
 
 #[test]
-fn what_a_session_holds_is_the_same() {
+fn files_and_locks_of_a_session_are_the_same() {
     on_each_store(|store| {
         let options = ["--trash-days", "0"];
         let (theirs, ours) = (
@@ -102,7 +102,7 @@ fn what_a_session_holds_is_the_same() {
                 change_log::take(&mut right);
                 (left, right)
             };
-            // The Go client writes usage up to some seconds later.
+            // The Go client flushes usage some seconds later.
             poll(Duration::from_secs(20), || pictures().0 == pictures().1);
             let (left, right) = pictures();
             assert_same(&left, &right);
@@ -118,8 +118,8 @@ fn what_a_session_holds_is_the_same() {
     });
 }
 
-/// In Redis the Go client does not note shared flocks with its session, so they outlive it if it
-/// dies. OurClient are noted.
+/// In Redis the Go client does not record shared flocks with its session, so they outlive it if it dies.
+/// Our client records them.
 fn forget_shared_flocks(stored: &mut Value) {
     let shared = stored.pointer("/droot/shared/1").and_then(Value::as_str).map(str::to_owned);
     let (Some(shared), Some(keys)) = (shared, stored.as_object_mut()) else { return };
@@ -156,7 +156,7 @@ fn each_lists_the_session_of_the_other() {
             assert_eq!(Path::new(&theirs.mount_point), mount.path());
             assert!(theirs.version.starts_with("1.4.1"), "{}", theirs.version);
 
-            // One session in full: with what it holds.
+            // The full output of one session, with its files and locks.
             let full = volume.go.run("status", &["--session", &sid.to_string()]).ok();
             let full: Value = serde_json::from_str(&full.stdout).unwrap();
             assert_eq!(full["Sustained"], serde_json::json!([open.0]), "{full}");
@@ -174,23 +174,23 @@ fn each_lists_the_session_of_the_other() {
 fn go_cleans_up_after_us() {
     on_each_store(|store| {
         let volume = TestVolume::formatted(store, Client::Go, &["--trash-days", "0"]);
-        // Its first cleaning is after one heartbeat; background jobs must be on.
+        // It first cleans up after one heartbeat, and needs background jobs for it.
         let dead = runtime();
         let open = dead.block_on(async {
-            let options = Options { heartbeat: BEAT, ..Options::default() };
+            let options = Options { heartbeat: HEARTBEAT, ..Options::default() };
             let ours = volume.open(options).await;
             let open = hold(&ours).await;
-            // What is owed of usage would be lost.
+            // Unflushed usage would be lost.
             ours.meta.flush().await.unwrap();
             open
         });
-        // All tasks end where they are, and nobody closes the session.
+        // Stops all tasks without closing the session.
         dead.shutdown_background();
         assert_eq!(volume.go.status()["Sessions"].as_array().unwrap().len(), 1);
 
         let mount = volume.go.mount_with_jobs(&["--heartbeat", "2"]);
         let gone = || volume.go.status()["Sessions"].as_array().unwrap().len() == 1;
-        assert!(poll(CLEANED, gone), "{}", volume.go.status());
+        assert!(poll(CLEANUP_LIMIT, gone), "{}", volume.go.status());
         let at = |name: &str| File::options().read(true).write(true).open(mount.path().join(name));
         at("flock").unwrap().try_lock().unwrap();
         at("shared").unwrap().try_lock().unwrap();
@@ -220,7 +220,7 @@ fn we_clean_up_after_go() {
             let meta = &ours.meta;
             assert_eq!(meta.engine().sessions().await.unwrap().len(), 2);
             let mut cleaned = meta.clean_stale_sessions().await.unwrap();
-            // It beats every second and expires after five, which a busy machine may have spent here.
+            // Its heartbeat is one second and it expires after five, which may have passed on a busy machine.
             if alive.elapsed() < Duration::from_secs(4) {
                 assert_eq!(cleaned, 0, "it has not expired");
                 meta.getattr(open).await.unwrap();

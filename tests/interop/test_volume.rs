@@ -1,4 +1,4 @@
-//! Where a volume lives: a metadata store and a bucket, and the tools that judge it.
+//! A volume for one test: a metadata store and a bucket, and the Go tools that check it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,12 +17,12 @@ use crate::support::normalise::{dump, keyspace, pairs, tables};
 use crate::support::redis::RedisServer;
 use crate::support::tikv::TikvServer;
 
-/// The name of every volume here; its objects lie below it.
+/// The name of every volume; the prefix of its objects.
 const NAME: &str = "volume";
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// Warnings about the servers of the test, not about the volume.
-const USUAL: [&str; 3] = [
+/// Warnings about the test servers, not about the volume.
+const IGNORED_WARNINGS: [&str; 3] = [
     "AOF is not enabled",
     "Set storage tier: not supported",
     "The latency to database is too high",
@@ -43,7 +43,7 @@ pub enum Client {
 
 pub struct TestVolume {
     pub url: String,
-    /// The Go client's view of it.
+    /// The volume as the Go client's tools see it.
     pub go: Volume,
     folder: TempDir,
 }
@@ -59,7 +59,7 @@ impl TestVolume {
         Self { go: Volume::existing(&url), url, folder }
     }
 
-    /// A fresh store, formatted by one of the clients; both take the same options.
+    /// Creates a volume, formatted by one of the clients; both take the same options.
     pub fn formatted(store: Store, by: Client, options: &[&str]) -> Self {
         let volume = Self::new(store);
         let bucket = volume.bucket_folder();
@@ -81,7 +81,7 @@ impl TestVolume {
         Bucket::new(&self.bucket_folder(), NAME)
     }
 
-    /// A session of ours with a data side.
+    /// Opens a session of our client, with access to the bucket.
     pub async fn open(&self, options: Options) -> OurClient {
         let options = Options { no_background_jobs: true, ..options };
         let meta = Meta::connect(&self.url, options).await.unwrap();
@@ -91,13 +91,13 @@ impl TestVolume {
         OurClient { meta, bucket }
     }
 
-    /// A client of ours without a session, as a tool is.
+    /// Connects our client without a session, as a tool does.
     pub async fn connect(&self) -> Arc<Meta> {
         let options = Options { no_background_jobs: true, ..Options::default() };
         Meta::connect(&self.url, options).await.unwrap()
     }
 
-    /// The metadata store, normalised.
+    /// Returns the normalised metadata store.
     pub fn stored(&self) -> Value {
         match self.file() {
             Some(file) => tables::normalise(&tables::read(&file)),
@@ -106,43 +106,46 @@ impl TestVolume {
         }
     }
 
-    /// The dump of the Go client, normalised.
+    /// Returns the normalised dump of the Go client.
     pub fn dumped(&self) -> Value {
         dump::normalise(&self.go.dump())
     }
 
-    /// Waits until the data of removed files is gone, which happens after the removal.
+    /// Waits until the data of removed files is deleted, which happens after the removal.
     #[track_caller]
     pub fn wait_for_deletions(&self) {
-        assert!(poll(Duration::from_secs(20), || self.pending() == 0), "removed files stay");
+        assert!(
+            poll(Duration::from_secs(20), || self.pending() == 0),
+            "the data of removed files is not deleted"
+        );
     }
 
-    /// Fails the test unless the Go client finds nothing wrong. Only for a volume without sessions.
+    /// Fails the test if the Go client finds anything wrong. Only for a volume without sessions.
     #[track_caller]
     pub fn assert_consistent(&self) {
         clean(self.go.run("fsck", &[]));
         clean(self.go.run("fsck", &["--path", "/", "--recursive"]));
         clean(self.go.run("fsck", &["--path", "/", "--recursive", "--sync-dir-stat"]));
         let mut gc = command(&["gc", &self.url]);
-        // Young objects count as well.
+        // Includes young objects.
         gc.env("JFS_GC_SKIPPEDTIME", "0");
         let gc = clean(run(gc, LIMIT));
-        let said = format!("{}{}", gc.stdout, gc.stderr);
+        let output = format!("{}{}", gc.stdout, gc.stderr);
         let nothing = ["0 pending delete (", " 0 leaked (", " 0 delslices (", " 0 delfiles ("];
-        assert!(nothing.iter().all(|part| said.contains(part)), "{gc}");
+        assert!(nothing.iter().all(|part| output.contains(part)), "{gc}");
         let blocks = format!("scanned {} objects", self.bucket().blocks());
-        assert!(said.contains(&blocks), "not {blocks}: {gc}");
+        assert!(output.contains(&blocks), "not {blocks}: {gc}");
         assert_eq!(self.go.status()["Sessions"], serde_json::json!([]));
     }
 
-    /// Has the Go client count the usage of every directory again.
+    /// Has the Go client recount the usage of every directory.
     #[track_caller]
     pub fn repair(&self) {
         let options = ["--path", "/", "--recursive", "--repair", "--sync-dir-stat"];
         self.go.run("fsck", &options).ok();
     }
 
-    /// The file of a store in SQLite.
+    /// Returns the file of a store in SQLite.
     pub fn file(&self) -> Option<PathBuf> {
         self.url.strip_prefix("sqlite3://").map(PathBuf::from)
     }
@@ -164,7 +167,7 @@ impl TestVolume {
     }
 }
 
-/// Our program.
+/// Runs our program.
 #[track_caller]
 pub fn jfs_mount(words: &[&str]) -> Finished {
     let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_jfs-mount")));
@@ -172,15 +175,15 @@ pub fn jfs_mount(words: &[&str]) -> Finished {
     run(command, LIMIT)
 }
 
-/// A tool of the Go client that has nothing to complain about.
+/// Fails the test if a tool of the Go client failed, or printed a warning or an error.
 #[track_caller]
 pub fn clean(finished: Finished) -> Finished {
     let finished = finished.ok();
-    let complains = |line: &&str| {
+    let is_complaint = |line: &&str| {
         (line.contains("<ERROR>") || line.contains("<WARNING>"))
-            && !USUAL.iter().any(|usual| line.contains(usual))
+            && !IGNORED_WARNINGS.iter().any(|ignored| line.contains(ignored))
     };
-    let complaint = finished.stderr.lines().chain(finished.stdout.lines()).find(complains);
+    let complaint = finished.stderr.lines().chain(finished.stdout.lines()).find(is_complaint);
     assert!(complaint.is_none(), "{finished}");
     finished
 }

@@ -1,5 +1,5 @@
-//! On TiKV the Go client does not lock what it only reads: a file that it makes in a directory which
-//! goes at the same moment is made in no directory. What its tools do about it.
+//! On TiKV the Go client does not lock what it only reads: a file that it creates in a directory that is
+//! removed at the same moment is orphaned. Shows what its tools do about it.
 
 use std::fs;
 use std::thread;
@@ -15,7 +15,7 @@ use crate::support::timeout::{MOUNTED, within};
 use crate::support::tree::Tree;
 use crate::test_volume::{Client, Store, TestVolume, clean};
 
-/// Long enough for the removal, on a busy machine.
+/// How long the create is delayed: enough for the removal on a busy machine.
 const HELD: Duration = Duration::from_secs(5);
 
 #[test]
@@ -23,10 +23,10 @@ fn a_file_made_by_go_in_a_directory_that_we_remove_is_lost_and_stays_counted() {
     within(MOUNTED, || {
         let volume = TestVolume::formatted(Store::Tikv, Client::Go, &["--trash-days", "0"]);
         let server = TikvServer::shared();
-        // It leaves the times of the directory alone, so it writes nothing that the removal writes.
+        // Without an update of the directory's times, it writes nothing that the removal writes.
         let mount = volume.go.mount(&["--skip-dir-mtime", "1h"]);
         fs::create_dir(mount.path().join("d")).unwrap();
-        fs::write(mount.path().join("warm"), "ids are there already").unwrap();
+        fs::write(mount.path().join("warm"), "has allocated ids").unwrap();
         let runtime = runtime();
         let ours = runtime.block_on(volume.open(Options::default()));
         let dir = runtime.block_on(ours.meta.ino("/d"));
@@ -38,9 +38,9 @@ fn a_file_made_by_go_in_a_directory_that_we_remove_is_lost_and_stays_counted() {
         let before = prewrites();
         let path = mount.path().join("d/f");
         let maker = thread::spawn(move || fs::File::create(path).map(drop));
-        assert!(poll(HELD / 2, || prewrites() > before), "it never writes");
+        assert!(poll(HELD / 2, || prewrites() > before), "the create never writes");
         runtime.block_on(ours.meta.rm_dir("/d")).expect("an empty directory");
-        maker.join().unwrap().expect("nobody stops it");
+        maker.join().unwrap().expect("the create is not refused");
         mount.unmount();
         runtime.block_on(async {
             ours.meta.idle().await;
@@ -56,9 +56,9 @@ fn a_file_made_by_go_in_a_directory_that_we_remove_is_lost_and_stays_counted() {
                 inodes
             })
         };
-        assert!(is_lost(), "an entry of no directory");
-        assert_eq!(inodes(), 2, "the file that is there and the lost one");
-        // It checks what can be reached from the root, and finds that in order.
+        assert!(is_lost(), "an entry without a directory");
+        assert_eq!(inodes(), 2, "the existing file and the lost one");
+        // It only checks what is reachable from the root, and finds no error.
         for options in [&[][..], &["--path", "/", "--recursive", "--repair"]] {
             clean(volume.go.run("fsck", options));
             assert_eq!(inodes(), 2, "{options:?}");
@@ -70,6 +70,6 @@ fn a_file_made_by_go_in_a_directory_that_we_remove_is_lost_and_stays_counted() {
             "with the usage of directories, that of the volume is counted anew"
         );
         clean(volume.go.run("gc", &["--delete"]));
-        assert!(is_lost(), "nobody removes it");
+        assert!(is_lost(), "gc does not remove it");
     });
 }

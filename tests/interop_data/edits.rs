@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Where a file crosses from one chunk into the next.
+/// Size of a chunk.
 pub const CHUNK: u64 = 64 << 20;
 
 #[derive(Debug, Clone, Copy)]
@@ -17,11 +17,11 @@ pub enum Edit {
         at: u64,
         len: u64,
     },
-    /// What comes later is in slices of its own.
+    /// Ends the slices written so far.
     Sync,
 }
 
-/// A file and how it came to be.
+/// A file and the edits that produce it.
 #[derive(Clone)]
 pub struct Case {
     pub name: &'static str,
@@ -33,7 +33,7 @@ impl Case {
         Self { name, edits: edits.into_iter().collect() }
     }
 
-    /// The bytes of the write that is edit number `index`.
+    /// Returns the bytes of the write at `index` of the edits.
     pub fn bytes(&self, index: usize) -> Vec<u8> {
         match self.edits[index] {
             Edit::Write { len, .. } => content(seed(self.name) ^ (index as u64) << 40, len),
@@ -41,7 +41,7 @@ impl Case {
         }
     }
 
-    /// What the file holds in the end.
+    /// Returns the final content of the file.
     pub fn expected(&self) -> Vec<u8> {
         let mut file = Vec::new();
         for (index, edit) in self.edits.iter().enumerate() {
@@ -67,10 +67,10 @@ impl fmt::Debug for Case {
     }
 }
 
-/// Files of every kind, for blocks of that size.
+/// Returns files of every kind, for blocks of that size.
 pub fn cases(block: u64) -> Vec<Case> {
     use Edit::{Punch, Resize, Sync, Write};
-    // Larger blocks are crossed by one file; the others would only be slow.
+    // One file crosses larger blocks; the others would only be slow.
     let part = block.min(1 << 20);
     let write = |at, len| Write { at, len };
     vec![
@@ -116,7 +116,7 @@ fn set(file: &mut Vec<u8>, at: u64, len: u64, bytes: &[u8]) {
     file[start..end].copy_from_slice(bytes);
 }
 
-/// Bytes that compress a little and repeat nowhere.
+/// Returns bytes that compress a little and do not repeat.
 fn content(seed: u64, len: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let words = len.div_ceil(8);

@@ -1,4 +1,4 @@
-//! File content through both clients: each reads what the other wrote, in volumes of every shape.
+//! File content: each client reads what the other wrote, in volumes of every format.
 #![cfg(test)]
 
 #[path = "../support/mod.rs"]
@@ -8,7 +8,7 @@ mod support;
 #[allow(dead_code, reason = "shared with tests of the stores")]
 mod s3;
 
-mod both;
+mod both_clients;
 mod edits;
-mod ours;
-mod shape;
+mod our_client;
+mod volume_format;

@@ -1,51 +1,51 @@
-//! The yardstick is straight: the Go client compared with itself.
+//! Checks the comparison of volumes that the interop tests rely on: the Go client against itself.
 //!
-//! The same script on two fresh volumes gives equal normalised dumps, keyspaces and tables, though
-//! the ids differ; a script that differs in one thing does not. What is compared here with the Go
-//! client on both sides is later compared with ours on one.
+//! The same script on two new volumes gives equal normalised dumps, keyspaces and tables, though the
+//! ids differ; a script with one variation does not. The interop tests make the same comparison with
+//! our client on one side.
 #![cfg(test)]
 
+mod comparison;
+mod metadata_store;
 mod script;
-mod store;
 #[path = "../support/mod.rs"]
 mod support;
-mod yardstick;
 
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use script::{TWISTS, hold, script};
+use metadata_store::{MetadataStore, Redis, Sqlite};
+use script::{VARIATIONS, hold, script};
 use serde_json::Value;
-use store::{Engine, Redis, Sqlite};
 use support::command::poll;
 use support::juicefs::Volume;
 use support::normalise::{assert_same, diff, dump};
-use support::timeout::{MOUNTED, avoid_the_hour, within};
+use support::timeout::{MOUNTED, avoid_hour_change, within};
 
-/// Everything about a volume that is compared.
-struct Picture {
+/// Everything of a volume that is compared.
+struct Snapshot {
     dump: Value,
     store: Value,
 }
 
-impl Picture {
+impl Snapshot {
     fn differences(&self, other: &Self) -> (Vec<String>, Vec<String>) {
         (diff(&self.dump, &other.dump), diff(&self.store, &other.store))
     }
 }
 
-/// Formats, moves the id counters on by `burn`, runs the script and `then`, unmounts.
-fn volume(engine: &dyn Engine, burn: u32, then: fn(&Path)) -> Picture {
+/// Formats, advances the id counters by `burn`, runs the script and `then`, and unmounts.
+fn volume(engine: &dyn MetadataStore, burn: u32, then: fn(&Path)) -> Snapshot {
     let volume = Volume::format(&engine.url(), &["--trash-days", "1"]);
     engine.burn_ids(burn);
-    avoid_the_hour();
+    avoid_hour_change();
     let mount = volume.mount(&[]);
     script(mount.path());
     then(mount.path());
     mount.unmount();
     volume.fsck();
-    Picture { dump: dump::normalise(&volume.dump()), store: engine.normalised() }
+    Snapshot { dump: dump::normalise(&volume.dump()), store: engine.normalised() }
 }
 
 fn nothing(_: &Path) {}
@@ -63,34 +63,34 @@ fn the_same_script_gives_the_same_volume_on_redis_and_sqlite() {
         assert_same(&three.dump, &four.dump);
         assert_same(&three.store, &four.store);
 
-        // A dump does not tell which engine it came from.
+        // A dump does not depend on the engine.
         assert_same(&one.dump, &three.dump);
     });
 }
 
 #[test]
-fn a_script_that_differs_in_one_thing_gives_another_volume_on_redis() {
+fn one_variation_gives_a_different_volume_on_redis() {
     within(2 * MOUNTED, || {
         let plain = volume(&Redis::fresh(), 0, nothing);
-        for (what, twist, word) in TWISTS {
-            expect_difference(&plain, &volume(&Redis::fresh(), 0, *twist), what, word);
+        for (what, variation, word) in VARIATIONS {
+            expect_difference(&plain, &volume(&Redis::fresh(), 0, *variation), what, word);
         }
     });
 }
 
 #[test]
-fn a_script_that_differs_in_one_thing_gives_another_volume_on_sqlite() {
+fn one_variation_gives_a_different_volume_on_sqlite() {
     within(2 * MOUNTED, || {
         let plain = volume(&Sqlite::fresh(), 0, nothing);
-        for (what, twist, word) in TWISTS {
-            let twisted = volume(&Sqlite::fresh(), 0, *twist);
-            expect_difference(&plain, &twisted, what, word);
+        for (what, variation, word) in VARIATIONS {
+            let varied = volume(&Sqlite::fresh(), 0, *variation);
+            expect_difference(&plain, &varied, what, word);
         }
     });
 }
 
-fn expect_difference(plain: &Picture, twisted: &Picture, what: &str, word: &str) {
-    let (dumps, stores) = plain.differences(twisted);
+fn expect_difference(plain: &Snapshot, varied: &Snapshot, what: &str, word: &str) {
+    let (dumps, stores) = plain.differences(varied);
     for differences in [dumps, stores] {
         let named = differences.iter().any(|line| line.contains(word));
         assert!(named, "{what}: no difference names {word:?} in {differences:#?}");
@@ -98,18 +98,18 @@ fn expect_difference(plain: &Picture, twisted: &Picture, what: &str, word: &str)
 }
 
 #[test]
-fn what_a_client_holds_is_the_same_on_redis() {
-    within(MOUNTED, || holding(&Redis::fresh(), &Redis::fresh()));
+fn sessions_and_locks_are_the_same_on_redis() {
+    within(MOUNTED, || compare_while_mounted(&Redis::fresh(), &Redis::fresh()));
 }
 
 #[test]
-fn what_a_client_holds_is_the_same_on_sqlite() {
-    within(MOUNTED, || holding(&Sqlite::fresh(), &Sqlite::fresh()));
+fn sessions_and_locks_are_the_same_on_sqlite() {
+    within(MOUNTED, || compare_while_mounted(&Sqlite::fresh(), &Sqlite::fresh()));
 }
 
 /// Compares sessions, locks, sustained files, quotas and the change log, while mounted.
-fn holding(one: &dyn Engine, two: &dyn Engine) {
-    let prepare = |engine: &dyn Engine, burn| {
+fn compare_while_mounted(one: &dyn MetadataStore, two: &dyn MetadataStore) {
+    let prepare = |engine: &dyn MetadataStore, burn| {
         let volume = Volume::format(&engine.url(), &["--trash-days", "0"]);
         volume.run("config", &["--changelog", "--yes"]).ok();
         volume.quota("set", &["--path", "/limited", "--create", "--inodes", "100"]).ok();
@@ -119,13 +119,16 @@ fn holding(one: &dyn Engine, two: &dyn Engine) {
         (volume, mount, held)
     };
     let (first, second) = (prepare(one, 0), prepare(two, 5000));
-    // Usage of directories and quotas is written up to three seconds later.
+    // Usage of directories and quotas is flushed up to three seconds later.
     thread::sleep(Duration::from_secs(4));
     poll(Duration::from_secs(20), || diff(&one.normalised(), &two.normalised()).is_empty());
-    let picture = one.normalised();
-    assert_same(&picture, &two.normalised());
+    let snapshot = one.normalised();
+    assert_same(&snapshot, &two.normalised());
     for word in ["range", "sid1", "CREATE", "100"] {
-        assert!(picture.to_string().contains(word), "{word:?} is not in the picture {picture:#}");
+        assert!(
+            snapshot.to_string().contains(word),
+            "{word:?} is not in the snapshot {snapshot:#}"
+        );
     }
 
     drop((first.2, second.2));

@@ -1,4 +1,4 @@
-//! What is done to the volumes.
+//! The script that runs on the volumes, and its variations.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Seek, SeekFrom, Write};
@@ -12,8 +12,8 @@ use nix::libc::{F_WRLCK, SEEK_SET, flock};
 
 use super::support::command::run;
 
-/// One of everything that a mount can be asked for and whose outcome does not hang on timing. Each
-/// file is written by one call, since a slow machine could end a slice between two.
+/// Runs one of every operation whose result does not depend on timing. Each file is written by one
+/// call, since a slow machine could end a slice between two.
 pub fn script(root: &Path) {
     let at = |name: &str| root.join(name);
     fs::create_dir_all(at("dir/sub/deep")).unwrap();
@@ -21,7 +21,7 @@ pub fn script(root: &Path) {
     fs::write(at("dir/small"), "hello").unwrap();
     fs::write(at("dir/large"), vec![7; 100_000]).unwrap();
 
-    // Overwritten in the middle, cut, and grown again.
+    // Overwritten in the middle, truncated, and extended again.
     let file = OpenOptions::new().write(true).open(at("dir/large")).unwrap();
     file.write_at(b"patch", 50_000).unwrap();
     file.sync_all().unwrap();
@@ -60,7 +60,7 @@ fn mkfifo(path: &Path) {
     run(command, Duration::from_secs(10)).ok();
 }
 
-/// Removes files outright, keeps one open and others locked, as a client that dies would leave them.
+/// Leaves a removed file open and others locked, as a client that dies would.
 pub fn hold(root: &Path) -> Vec<File> {
     let file = |name: &str| {
         fs::write(root.join(name), "content").unwrap();
@@ -78,7 +78,7 @@ pub fn hold(root: &Path) -> Vec<File> {
     vec![open, whole, shared, range]
 }
 
-/// A POSIX lock for writing.
+/// Takes a POSIX write lock.
 fn lock_range(file: &File, start: i64, len: i64) {
     let lock = flock {
         l_type: F_WRLCK.try_into().unwrap(),
@@ -90,10 +90,10 @@ fn lock_range(file: &File, start: i64, len: i64) {
     fcntl(file, FcntlArg::F_SETLK(&lock)).unwrap();
 }
 
-/// A change to the outcome of the script, and a word of the difference it must show as.
-pub type Twist = (&'static str, fn(&Path), &'static str);
+/// A variation of the script: what it is, the change, and a word that the difference must contain.
+pub type Variation = (&'static str, fn(&Path), &'static str);
 
-pub const TWISTS: &[Twist] = &[
+pub const VARIATIONS: &[Variation] = &[
     (
         "another mode",
         |root| fs::set_permissions(root.join("empty"), Permissions::from_mode(0o600)).unwrap(),

@@ -103,7 +103,7 @@ impl Lexer {
         }
     }
 
-    /// A raw string, from its first `#` or quote on.
+    /// Skips a raw string, from its first `#` or quote on.
     fn raw_string(&mut self) {
         let from = self.at;
         self.skip_while(|c| c == '#');
@@ -118,7 +118,7 @@ impl Lexer {
         }
     }
 
-    /// A character, or a lifetime, which is no path either.
+    /// Skips a character literal or a lifetime.
     fn quote(&mut self) {
         match (self.peek(1), self.peek(2)) {
             (Some('\\'), _) => {

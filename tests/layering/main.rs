@@ -1,7 +1,8 @@
-//! The layers of the source tree hold: arrows go down, and each foreign crate stays in its folder.
+//! Checks the layers of the source tree: modules only use layers below, and each foreign crate stays in
+//! its folder.
 //!
-//! The rules are in `rules.rs`; `source.rs` reads the paths that files name. Both are tested here
-//! on made-up trees, since a checker that cannot fail checks nothing.
+//! The rules are in `rules.rs`; `source.rs` finds the paths that files name. Both are tested here on
+//! made-up trees, since a checker that cannot fail checks nothing.
 #![cfg(test)]
 
 mod lexer;
@@ -13,13 +14,13 @@ use std::path::Path;
 use source::Tree;
 
 #[test]
-fn the_source_tree_keeps_its_layers() {
+fn the_source_tree_respects_its_layers() {
     let tree = Tree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
     let broken = rules::violations(&tree);
-    assert!(broken.is_empty(), "{} broken arrows:\n{}", broken.len(), broken.join("\n"));
+    assert!(broken.is_empty(), "{} violations:\n{}", broken.len(), broken.join("\n"));
 }
 
-/// The violations of a made-up tree of (path below src, content).
+/// Returns the violations of a made-up tree of (path below src, content).
 fn check(files: &[(&str, &str)]) -> Vec<String> {
     rules::violations(&Tree::from_files(files))
 }
@@ -39,12 +40,12 @@ fn accepted(files: &[(&str, &str)]) {
 }
 
 #[test]
-fn an_arrow_down_is_accepted() {
+fn using_a_lower_layer_is_accepted() {
     accepted(&[("vfs/mod.rs", "use crate::meta::Ino;"), ("meta/mod.rs", "pub struct Ino;")]);
 }
 
 #[test]
-fn an_arrow_up_is_refused_with_file_and_line() {
+fn using_a_higher_layer_is_refused_with_file_and_line() {
     refused(
         &[("meta/mod.rs", "\n\nuse crate::vfs::File;"), ("vfs/mod.rs", "")],
         "src/meta/mod.rs:3: meta must not know vfs",
@@ -81,7 +82,7 @@ fn a_path_in_a_group_counts() {
 }
 
 #[test]
-fn climbing_by_super_counts() {
+fn a_path_by_super_counts() {
     refused(
         &[
             ("meta/mod.rs", ""),
@@ -103,7 +104,7 @@ fn super_in_an_inline_module_means_the_file() {
 }
 
 #[test]
-fn a_re_export_does_not_hide_an_arrow() {
+fn a_re_export_does_not_hide_a_violation() {
     refused(
         &[
             ("meta/mod.rs", "pub use client::Meta;"),
@@ -123,7 +124,7 @@ fn a_re_export_does_not_hide_an_arrow() {
 }
 
 #[test]
-fn an_imported_module_does_not_hide_an_arrow() {
+fn an_imported_module_does_not_hide_a_violation() {
     refused(
         &[
             ("meta/mod.rs", ""),
@@ -144,7 +145,7 @@ fn a_glob_over_something_forbidden_is_refused() {
 }
 
 #[test]
-fn records_do_not_read_stores() {
+fn records_do_not_know_engines() {
     refused(
         &[
             ("meta/mod.rs", ""),
@@ -211,7 +212,7 @@ fn csi_does_not_know_fuse() {
 }
 
 #[test]
-fn programs_know_only_their_entry() {
+fn programs_know_only_their_entry_point() {
     accepted(&[("bin/jfs-mount.rs", "fn main() { jfs::cli::run() }"), ("cli/mod.rs", "")]);
     refused(
         &[("bin/jfs-mount.rs", "use jfs::vfs::File;"), ("vfs/mod.rs", "")],
@@ -225,7 +226,7 @@ fn a_module_without_a_layer_is_refused() {
 }
 
 #[test]
-fn comments_and_strings_name_nothing() {
+fn paths_in_comments_and_strings_do_not_count() {
     for content in [
         "//! See [`crate::vfs::File`].",
         "/* crate::vfs::File /* nested */ crate::vfs::File */",

@@ -1,4 +1,4 @@
-//! Which paths each module of the tree names, resolved to where they really lead.
+//! The paths that each module of the tree names, resolved through imports and re-exports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::lexer::{Lexed, Token, lex};
 /// A module or item path below the crate root; empty is the root.
 pub type Names = Vec<String>;
 
-/// Where a path leads.
+/// What a path refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// In this crate.
@@ -29,7 +29,7 @@ pub struct Mention {
 struct Module {
     /// Paths as written, with the module they are written in.
     raw: Vec<Raw>,
-    /// Names brought into scope, and the path each stands for.
+    /// Imported names, and the path of each.
     imports: BTreeMap<String, Names>,
 }
 
@@ -70,7 +70,7 @@ impl Tree {
         tree
     }
 
-    /// What a module names.
+    /// Returns the paths that a module names.
     pub fn mentions(&self, module: &Names) -> Vec<Mention> {
         let raws = self.modules.get(module).map(|found| found.raw.as_slice()).unwrap_or_default();
         let mention = |raw: &Raw| Mention {
@@ -105,7 +105,7 @@ impl Tree {
                 rest = tail;
                 continue;
             }
-            // `use redis::X` brings in no `redis`; a name that stands for itself would not end.
+            // `use redis::X` does not import `redis`; an import of itself would recurse for ever.
             let import = self.modules.get(&here).and_then(|module| module.imports.get(next));
             if let Some(import) = import
                 && depth < 8
@@ -176,8 +176,8 @@ impl Tree {
         self.modules.entry(module.clone()).or_default().raw.push(raw);
     }
 
-    /// Reads `a::b::c` and answers the position after it. A path that begins with `::` gets an
-    /// empty first name, which no module has.
+    /// Reads `a::b::c` and returns the position after it. A path that begins with `::` gets an empty
+    /// first name, which no module has.
     fn inline_path(&mut self, module: &Names, tokens: &[Lexed], from: usize) -> usize {
         let mut path = Names::new();
         let mut at = from;
@@ -198,7 +198,7 @@ impl Tree {
         at
     }
 
-    /// Reads one tree of a `use` and answers the position of what ends it: `;`, `,` or `}`.
+    /// Reads one tree of a `use` and returns the position of the token that ends it: `;`, `,` or `}`.
     fn use_tree(&mut self, module: &Names, tokens: &[Lexed], from: usize, prefix: &Names) -> usize {
         let mut path = prefix.clone();
         let mut alias = None;

@@ -1,4 +1,4 @@
-//! Files with content, for tests: slices kept in memory, and whole ranges written and read back.
+//! File content for tests of metadata: slices kept in memory, and ranges written and read back.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ pub struct Blobs {
     gate: Mutex<Option<Arc<Gate>>>,
 }
 
-/// Where a rewrite waits until it is let through.
+/// Blocks a rewrite until the test opens it.
 #[derive(Default)]
 pub struct Gate {
     pub reached: Notify,
@@ -38,7 +38,7 @@ pub struct Gate {
 }
 
 impl Blobs {
-    /// A store that serves this client.
+    /// Creates a store and connects it to this client.
     pub fn serve(meta: &Meta) -> Arc<Self> {
         let blobs = Arc::new(Self::default());
         meta.attach_slice_store(blobs.clone());
@@ -49,7 +49,7 @@ impl Blobs {
         self.slices.lock().unwrap().insert(id, bytes);
     }
 
-    /// Ids of all slices that are stored.
+    /// Returns the ids of all stored slices.
     pub fn ids(&self) -> Vec<SliceId> {
         self.slices.lock().unwrap().keys().copied().collect()
     }
@@ -58,15 +58,15 @@ impl Blobs {
         self.deleted.lock().unwrap().clone()
     }
 
-    /// Stops the next rewrite, its slice written, until the gate is opened.
+    /// Blocks the next rewrite after its slice is written, until the gate is opened.
     pub fn stop_rewrite(&self) -> Arc<Gate> {
         let gate = Arc::new(Gate::default());
         *self.gate.lock().unwrap() = Some(gate.clone());
         gate
     }
 
-    /// Bytes `start..end` of a chunk, of which this is the view or a part of it; none if a slice is
-    /// not there any more.
+    /// Returns bytes `start..end` of a chunk with this view, or `None` if a slice does not exist any
+    /// more.
     pub fn bytes(&self, view: &[Slice], start: u64, end: u64) -> Option<Vec<u8>> {
         let slices = self.slices.lock().unwrap();
         let mut out = vec![0; usize::try_from(end - start).unwrap()];
@@ -114,14 +114,14 @@ pub fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// A new file in the root, closed.
+/// Creates a file in the root and closes it.
 pub async fn new_file(meta: &Meta, at: &str) -> Ino {
     let ino = open_new(meta, at).await;
     meta.close_file(ino).await.unwrap();
     ino
 }
 
-/// A new file in the root, open.
+/// Creates a file in the root and leaves it open.
 pub async fn open_new(meta: &Meta, at: &str) -> Ino {
     let made = meta.create(&Caller::root(), Ino::ROOT, &name(at), 0o644, 0, true).await;
     made.unwrap().0
@@ -135,7 +135,7 @@ pub async fn remove(meta: &Meta, at: &str) {
     meta.unlink(&Caller::root(), Ino::ROOT, &name(at)).await.unwrap();
 }
 
-/// A slice of its own for `len` bytes at `at` of a file; answers it.
+/// Writes a new slice of `len` bytes at `at` of a file, and returns it.
 pub async fn write(meta: &Meta, ino: Ino, at: u64, len: u64) -> Slice {
     let slice = fresh(meta, len).await;
     put(meta, ino, at, slice).await.unwrap();
@@ -182,7 +182,7 @@ pub async fn read_bytes(meta: &Meta, blobs: &Blobs, ino: Ino, at: u64, len: u64)
                 out.extend(bytes);
                 start = next;
             }
-            // A compaction was faster, and what it replaced is gone.
+            // A compaction has replaced and deleted the slice meanwhile.
             None => meta.forget_view(ino, index),
         }
     }
@@ -193,7 +193,7 @@ pub async fn copy(meta: &Meta, from: (Ino, u64), to: (Ino, u64), size: u64) -> R
     meta.copy_file_range(from.0, from.1, to.0, to.1, size).await
 }
 
-/// The records of a chunk as they are stored.
+/// Returns the stored records of a chunk.
 pub async fn records(meta: &Meta, ino: Ino, index: u32) -> Vec<Slice> {
     match meta.engine().read(&[Key::Chunk(ino, index)]).await.unwrap().pop() {
         Some(Record::Chunk(records)) => records,
@@ -201,7 +201,7 @@ pub async fn records(meta: &Meta, ino: Ino, index: u32) -> Vec<Slice> {
     }
 }
 
-/// How many references a slice has.
+/// Returns the number of references to a slice.
 pub async fn references(meta: &Meta, slice: Slice) -> i64 {
     match meta.engine().read(&[Key::SliceRef(slice.id, slice.size)]).await.unwrap().pop() {
         Some(Record::SliceRef(refs)) => refs,
@@ -213,13 +213,13 @@ pub async fn length(meta: &Meta, ino: Ino) -> u64 {
     meta.getattr(ino).await.unwrap().length
 }
 
-/// What the volume has counted, once everything is told.
+/// Returns the used space of the volume after a flush.
 pub async fn used_space(meta: &Meta) -> i64 {
     meta.flush().await.unwrap();
     meta.engine().counter(Counter::UsedSpace).await.unwrap()
 }
 
-/// The errno of something that must fail.
+/// Returns the errno of an operation that must fail.
 pub fn refused<T>(result: Result<T>) -> nix::errno::Errno {
     match result {
         Ok(_) => panic!("should have been refused"),
@@ -237,7 +237,7 @@ pub async fn punch(meta: &Meta, ino: Ino, at: u64, size: u64) {
     meta.fallocate(&Caller::root(), ino, mode, at, size).await.unwrap();
 }
 
-/// A file with these flags.
+/// Creates a file with these flags.
 pub async fn flagged(meta: &Meta, flags: u8) -> Ino {
     let ino = new_file(meta, &format!("flags-{flags}")).await;
     let set = AttrSet { flags: Some(flags), ..AttrSet::default() };
@@ -245,7 +245,7 @@ pub async fn flagged(meta: &Meta, flags: u8) -> Ino {
     ino
 }
 
-/// A file whose parent is an hour directory of the trash.
+/// Creates a file whose parent is an hour directory of the trash.
 pub async fn moved_to_trash(meta: &Meta) -> Ino {
     let ino = new_file(meta, "trashed").await;
     let mut attr = stored_attr(meta, ino).await;
@@ -254,14 +254,15 @@ pub async fn moved_to_trash(meta: &Meta) -> Ino {
     ino
 }
 
-/// A volume in memory, and its store, which can lose answers on demand.
+/// Creates a volume in memory, and returns its store, which can lose replies on demand.
 pub async fn fragile() -> (Volume, Arc<MemoryStore>) {
     let vol = Volume::memory().await;
     let store = MemoryStore::named(vol.url.strip_prefix("memkv://").unwrap());
     (vol, store)
 }
 
-/// A file `f` of `0011223333333`, of as many slices of 7 bytes, each two bytes behind the other.
+/// Creates a file `f` of `count` slices of 7 bytes, each two bytes after the previous one: `0011223333333`
+/// for four.
 pub async fn many_slices(meta: &Meta, blobs: &Blobs, count: u8) -> (Ino, Vec<Slice>) {
     let ino = new_file(meta, "f").await;
     for i in 0..count {
@@ -278,7 +279,7 @@ pub fn in_two_hours() -> i64 {
     Timestamp::now().sec + 7200
 }
 
-/// No work is left for any job, and no reference is tracked for nothing.
+/// Asserts that no background job has anything left to do, and that no stale reference counts exist.
 pub async fn assert_nothing_left(meta: &Meta) {
     let engine = meta.engine();
     let later = in_two_hours();

@@ -1,4 +1,4 @@
-//! The real Go client, for comparing with and for checking what we wrote.
+//! The real Go client, to compare with and to check volumes written by this client.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use tempfile::TempDir;
 use super::command::{Finished, run};
 use super::mount::Mount;
 
-/// For one command on the small volumes that tests make.
+/// Time limit of one command on the small volumes of tests.
 const LIMIT: Duration = Duration::from_mins(1);
-/// The first test on a machine builds the client.
+/// Time limit of the build, by the first test on a machine.
 const BUILD: Duration = Duration::from_mins(30);
 
-/// The program, built on first use.
+/// Returns the path of the Go client, built on first use.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
@@ -27,14 +27,14 @@ pub fn binary() -> &'static Path {
     })
 }
 
-/// The program, not yet started; it asks nobody on the network about itself.
+/// Returns a command that runs the Go client without access to cloud metadata services.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.args(args).env("AWS_EC2_METADATA_DISABLED", "true");
     command
 }
 
-/// Runs one command; the caller judges the outcome.
+/// Runs one command; the caller checks the result.
 #[track_caller]
 pub fn juicefs(args: &[&str]) -> Finished {
     run(command(args), LIMIT)
@@ -48,7 +48,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Formats a fresh volume. `options` are those of `juicefs format`.
+    /// Formats a new volume. `options` are those of `juicefs format`.
     #[track_caller]
     pub fn format(url: &str, options: &[&str]) -> Self {
         let volume = Self::existing(url);
@@ -59,12 +59,12 @@ impl Volume {
         volume
     }
 
-    /// A volume that someone else has formatted or will.
+    /// Returns a volume that the caller formats.
     pub fn existing(url: &str) -> Self {
         Self::within(url, TempDir::new().unwrap())
     }
 
-    /// As [`Volume::existing`], with a folder that holds more than what it needs.
+    /// As [`Volume::existing`], with a folder of the caller.
     pub fn within(url: &str, folder: TempDir) -> Self {
         Self { url: url.to_owned(), folder, mounts: AtomicU32::new(0) }
     }
@@ -73,19 +73,19 @@ impl Volume {
         &self.url
     }
 
-    /// Where it keeps what it needs.
+    /// Returns the folder of its objects, caches and mount points.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Mounts it; `options` are those of `juicefs mount`. Runs no background jobs, so that the
-    /// metadata holds what the test did and nothing else.
+    /// Mounts the volume; `options` are those of `juicefs mount`. Runs no background jobs, so that only
+    /// the test changes the metadata.
     #[track_caller]
     pub fn mount(&self, options: &[&str]) -> Mount {
         self.mount_with_jobs(&[&["--no-bgjob"], options].concat())
     }
 
-    /// As [`Volume::mount`], with the jobs.
+    /// As [`Volume::mount`], with background jobs.
     #[track_caller]
     pub fn mount_with_jobs(&self, options: &[&str]) -> Mount {
         let folder = self.folder.path();
@@ -96,25 +96,25 @@ impl Volume {
         command.args(["--backup-meta", "0", "--cache-dir"]).arg(cache);
         command.args(options).arg(&self.url).arg(&point);
         let mount = Mount::start(command, &point, &log);
-        // The kernel shows it before the client serves it, and a client whose mount goes away in
+        // The kernel shows the mount before the client serves it, and a client that is unmounted in
         // between takes that for a crash and mounts again.
         fs::metadata(&point).unwrap();
         mount
     }
 
-    /// The metadata in the first, JSON form of `dump`.
+    /// Returns the metadata in the JSON format of `dump`.
     #[track_caller]
     pub fn dump(&self) -> Value {
-        answer(&self.run("dump", &[]).ok().stdout)
+        parse_json_output(&self.run("dump", &[]).ok().stdout)
     }
 
-    /// Setting, sessions and usage.
+    /// Returns the setting, sessions and usage.
     #[track_caller]
     pub fn status(&self) -> Value {
-        answer(&self.run("status", &[]).ok().stdout)
+        parse_json_output(&self.run("status", &[]).ok().stdout)
     }
 
-    /// Every block that metadata names is there, and directories agree with their entries.
+    /// Asserts that all referenced blocks exist and that the usage of directories is right.
     #[track_caller]
     pub fn fsck(&self) {
         self.run("fsck", &[]).ok();
@@ -126,7 +126,7 @@ impl Volume {
         self.run("gc", options).ok()
     }
 
-    /// `juicefs quota ACTION META-URL OPTIONS`.
+    /// Runs `juicefs quota ACTION META-URL OPTIONS`.
     #[track_caller]
     pub fn quota(&self, action: &str, options: &[&str]) -> Finished {
         juicefs(&[&["quota", action, &self.url], options].concat())
@@ -138,16 +138,16 @@ impl Volume {
         self.quota("check", &["--path", path]).ok();
     }
 
-    /// Any command that takes the metadata address first.
+    /// Runs any command that takes the metadata URL first.
     #[track_caller]
     pub fn run(&self, action: &str, options: &[&str]) -> Finished {
         juicefs(&[&[action, &self.url], options].concat())
     }
 }
 
-/// The JSON in what a command printed. The library for TiKV logs to the same place, in lines that
-/// begin with the time in brackets.
-pub fn answer(stdout: &str) -> Value {
+/// Parses the JSON that a command printed. The TiKV library logs to stdout as well, in lines that begin
+/// with the time in brackets.
+pub fn parse_json_output(stdout: &str) -> Value {
     let lines: Vec<&str> = stdout.lines().filter(|line| !line.starts_with("[20")).collect();
     serde_json::from_str(&lines.join("\n")).unwrap()
 }

@@ -1,4 +1,4 @@
-//! A mount by a client that runs in the foreground; always gone in the end.
+//! A mount by a client that runs in the foreground; always removed at the end.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -18,7 +18,7 @@ use super::timeout::{has_limit, on_timeout};
 const START: Duration = Duration::from_mins(1);
 const UNMOUNT: Duration = Duration::from_mins(1);
 
-/// Ends the client and its mount if this program ends without a word.
+/// A script that ends the client and its mount if this program ends without doing so.
 const KEEPER: &str = r#"
     read -r word
     [ "$word" = done ] && exit
@@ -26,11 +26,11 @@ const KEEPER: &str = r#"
     umount -l "$2" 2>/dev/null
 "#;
 
-/// A mounted volume; unmounted when dropped, by force if need be.
+/// A mounted volume; unmounted when dropped, by force if necessary.
 pub struct Mount {
     point: PathBuf,
     log: PathBuf,
-    /// Nothing once it has ended.
+    /// `None` once it has exited.
     client: Option<Child>,
     connection: Option<Connection>,
     keeper: Child,
@@ -41,10 +41,10 @@ impl Mount {
     /// the kernel shows the mount.
     #[track_caller]
     pub fn start(mut command: Command, point: &Path, log: &Path) -> Self {
-        // Before anything is started that nobody would end.
-        assert!(has_limit(), "a test that mounts runs inside timeout::within");
+        // Check before starting anything that would not be ended.
+        assert!(has_limit(), "a test that mounts must run inside timeout::within");
         fs::create_dir_all(point).unwrap();
-        // As the kernel's table has it.
+        // As in the mount table.
         let point = point.canonicalize().unwrap();
         let into = File::create(log).unwrap();
         command.stdin(Stdio::null()).stdout(into.try_clone().unwrap()).stderr(into);
@@ -53,21 +53,21 @@ impl Mount {
         let keeper = keeper(group, &point).inspect_err(|_| kill_group(&mut client)).unwrap();
         let late = point.clone();
         on_timeout(move || {
-            // First of all, so that whoever hangs is freed; a client that hangs in itself, too.
+            // First of all, to release processes that hang, including a client that hangs in its own mount.
             cut(&late);
             let _ = Command::new("sh").args(["-c", &format!("kill -KILL -{group}")]).status();
             cut(&late);
         });
         let log = log.to_owned();
         let mut mount = Self { point, log, client: Some(client), connection: None, keeper };
-        // Often: how long it takes is what some ask.
+        // Polled often, since some callers measure the time.
         let deadline = Instant::now() + START;
         let mut is_up = || is_mounted(&mount.point) || mount.has_ended();
         while !is_up() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
         mount.connection = Connection::of(&mount.point);
-        assert!(mount.connection.is_some(), "no mount; the client says:\n{}", mount.log());
+        assert!(mount.connection.is_some(), "no mount; log of the client:\n{}", mount.log());
         mount
     }
 
@@ -75,28 +75,28 @@ impl Mount {
         &self.point
     }
 
-    /// The process that was started.
+    /// Returns the PID of the client.
     pub fn pid(&self) -> u32 {
         self.client.as_ref().unwrap().id()
     }
 
-    /// What the client has logged.
+    /// Returns the log of the client.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Unmounts in good order: everything flushed, the session closed.
+    /// Unmounts cleanly: everything is flushed and the session is closed.
     #[track_caller]
     pub fn unmount(mut self) {
         self.close();
     }
 
-    /// As [`Mount::unmount`]; may only be done once.
+    /// As [`Mount::unmount`]; may only be called once.
     #[track_caller]
     pub fn close(&mut self) {
         let gone = || match umount2(&self.point, MntFlags::empty()) {
             Ok(()) => true,
-            // A file that was just closed may be held for a moment longer.
+            // The kernel may still be releasing a file that was just closed.
             Err(Errno::EBUSY) => false,
             Err(error) => panic!("umount {}: {error}", self.point.display()),
         };
@@ -104,20 +104,20 @@ impl Mount {
         self.ended();
     }
 
-    /// Waits for the end of a client that was told to end.
+    /// Waits for a client that is stopping to exit.
     #[track_caller]
     pub fn ended(&mut self) {
         let mut client = self.client.take().unwrap();
         let Some(status) = wait(&mut client, UNMOUNT) else {
             self.client = Some(client);
             self.end();
-            panic!("the client did not end within {UNMOUNT:?}:\n{}", self.log());
+            panic!("the client did not exit within {UNMOUNT:?}:\n{}", self.log());
         };
         self.end();
-        assert!(status.success(), "the client ended with {status}:\n{}", self.log());
+        assert!(status.success(), "the client exited with {status}:\n{}", self.log());
     }
 
-    /// Kills the client like a crash would: nothing flushed, the session left behind.
+    /// Kills the client, as a crash would: nothing is flushed, the session is left behind.
     pub fn kill(mut self) {
         if let Some(mut client) = self.client.take() {
             kill_group(&mut client);
@@ -129,7 +129,7 @@ impl Mount {
         self.client.as_mut().is_none_or(|client| !matches!(client.try_wait(), Ok(None)))
     }
 
-    /// Leaves nothing behind, whatever has happened before.
+    /// Removes everything, in whatever state it is.
     fn end(&mut self) {
         if let Some(mut client) = self.client.take() {
             if let Some(connection) = &self.connection {
@@ -138,7 +138,7 @@ impl Mount {
             kill_group(&mut client);
         }
         cut(&self.point);
-        // A pipe that is closed without a word means the worst.
+        // The keeper cleans up if its pipe is closed without a line.
         if let Some(mut pipe) = self.keeper.stdin.take() {
             let _ = std::io::Write::write_all(&mut pipe, b"done\n");
         }
@@ -167,7 +167,7 @@ fn keeper(group: u32, point: &Path) -> std::io::Result<Child> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // Of its own group: what ends this program by its group must not end the keeper.
+        // A process group of its own, so that a signal to the group of this program spares the keeper.
         .process_group(0)
         .spawn()
 }

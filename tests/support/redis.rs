@@ -1,4 +1,4 @@
-//! Redis servers for tests: on loopback, without persistence, gone when their owner is.
+//! Redis servers for tests: on loopback, without persistence, stopped when dropped.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Databases of one server: as many tests of one program can have one of their own.
+/// Databases of one server: at most this many tests of one program can have their own.
 const DATABASES: u32 = 1024;
-/// A server is up within milliseconds; a loaded machine gets a lot more.
+/// A server starts within milliseconds; a loaded machine may take much longer.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// A free port may be taken by the time that the server wants it.
+/// A free port may be taken before the server binds it.
 const PORTS_TRIED: usize = 5;
 
-/// Ends the server, and its folder, when its own input ends; it does so however this program ends.
-/// Starts another with the same folder whenever it reads a line.
+/// A script that stops the server and removes its folder at the end of its input, which comes however
+/// this program ends. Starts another server with the same folder whenever it reads a line.
 const KEEPER: &str = r#"
     start() {
         redis-server --port "$1" --dir "$2" --databases "$3" \
@@ -47,14 +47,14 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// The one server that the tests of this program share. Take a database of it with
-    /// [`RedisServer::fresh_url`].
+    /// Returns the server that all tests of this program share. [`RedisServer::fresh_url`] gives each
+    /// test a database of its own.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<RedisServer> = OnceLock::new();
         SHARED.get_or_init(Self::start)
     }
 
-    /// A server of one's own, to stop, to fill or to configure.
+    /// Starts a separate server, to stop, to fill or to configure it.
     pub fn start() -> Self {
         for _ in 0..PORTS_TRIED {
             if let Some(server) = Self::start_on(free_port()) {
@@ -68,26 +68,26 @@ impl RedisServer {
         self.port
     }
 
-    /// The address of one database.
+    /// Returns the URL of one database.
     pub fn url(&self, database: u32) -> String {
         format!("redis://127.0.0.1:{}/{database}", self.port)
     }
 
-    /// The address of a database that was never handed out, so it is empty.
+    /// Returns the URL of a database that was never handed out, so it is empty.
     pub fn fresh_url(&self) -> String {
         let database = self.next.fetch_add(1, Ordering::Relaxed);
         assert!(database < DATABASES, "all {DATABASES} databases of the server are taken");
         self.url(database)
     }
 
-    /// Sends one command of plain words and answers what came back within a moment.
+    /// Sends one command and returns the reply.
     pub fn ask(&self, command: &str) -> String {
         ask(self.port, command).unwrap_or_else(|error| panic!("redis: {command}: {error}"))
     }
 
-    /// Ends the server; what it holds is there again after [`RedisServer::restart`].
+    /// Stops the server; its data is back after [`RedisServer::restart`].
     pub fn stop(&self) {
-        // It hangs up instead of an answer.
+        // The server closes the connection instead of replying.
         let _ = ask(self.port, "SHUTDOWN SAVE");
         let deadline = Instant::now() + START_LIMIT;
         while TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
@@ -96,14 +96,14 @@ impl RedisServer {
         }
     }
 
-    /// Starts it again after [`RedisServer::stop`].
+    /// Starts the server again after [`RedisServer::stop`].
     pub fn restart(&mut self) {
         let orders = self.keeper.stdin.as_mut().expect("the keeper listens");
         orders.write_all(b"start\n").expect("the keeper listens");
         assert!(self.is_up(), "redis does not start again");
     }
 
-    /// The process of the server.
+    /// Returns the PID of the server.
     pub fn pid(&self) -> u32 {
         let told = self.ask("INFO server");
         let pid = told.lines().find_map(|line| line.strip_prefix("process_id:"));
@@ -123,8 +123,8 @@ impl RedisServer {
         server.is_up().then_some(server)
     }
 
-    /// Another program may answer on a port that was just taken, so the server must know its
-    /// folder.
+    /// Returns whether the server responds. Another program may have the port, so the server must
+    /// report the expected folder.
     fn is_up(&self) -> bool {
         let folder = self.dir.path().to_string_lossy().into_owned();
         let deadline = Instant::now() + START_LIMIT;
@@ -158,7 +158,7 @@ fn ask(port: u16, command: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     stream.write_all(command.as_bytes())?;
-    // The server answers in order and hangs up on QUIT, so this ends.
+    // The server replies in order and closes the connection on QUIT, so this ends.
     stream.write_all(b"\r\nQUIT\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

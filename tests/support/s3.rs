@@ -1,5 +1,5 @@
-//! An S3 server within the process: real requests over HTTP on loopback, objects in a folder of its
-//! own. It notes what it was asked, and answers wrongly when it is told to.
+//! An S3 server in the test process: real HTTP requests over loopback, objects in a temporary folder.
+//! It records the requests, and injects faults on demand.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,28 +29,28 @@ use tokio_rustls::TlsAcceptor;
 
 pub const ACCESS_KEY: &str = "test-access-key";
 pub const SECRET_KEY: &str = "test-secret-key";
-/// Another pair that works as well.
+/// A second valid pair.
 pub const OTHER_ACCESS_KEY: &str = "other-access-key";
 pub const OTHER_SECRET_KEY: &str = "other-secret-key";
 
-/// What a server does wrong with one request.
+/// A fault injected into one request.
 #[derive(Debug, Clone, Copy)]
 pub enum Fault {
-    /// Answers with this status and error code, and does nothing.
+    /// Responds with this status and error code, and does nothing else.
     Answer(u16, &'static str),
-    /// Answers late.
+    /// Responds late.
     Delay(Duration),
-    /// Closes the connection after this many bytes of the answer's body.
+    /// Closes the connection after this many bytes of the response body.
     Cut(usize),
-    /// Answers with the first bytes only, as if they were all.
+    /// Responds with the first bytes only, as if they were all.
     Short(usize),
-    /// Changes one bit in the middle of the answer's body.
+    /// Flips one bit in the middle of the response body.
     WrongByte,
-    /// Does what it is asked, and closes the connection without a word.
+    /// Executes the request, and closes the connection without a response.
     LoseAnswer,
 }
 
-/// One request as it came over the wire.
+/// One request as it was received.
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub method: String,
@@ -60,7 +60,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// A header, empty if there is none.
+    /// Returns a header, empty if there is none.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().expect("a header is text"))
     }
@@ -75,19 +75,19 @@ pub struct S3Server {
 
 struct State {
     dir: TempDir,
-    /// What the names of buckets stand before; without any, they stand in the path.
+    /// Domains that bucket names are subdomains of; if there are none, the path names the bucket.
     domains: Vec<String>,
     faults: Mutex<VecDeque<Fault>>,
     seen: Mutex<Vec<Seen>>,
     connections: AtomicUsize,
-    /// The server below writes an object and its metadata in two steps.
+    /// Held during writes: s3s-fs writes an object and its metadata in two steps.
     writes: RwLock<()>,
-    /// Whether nobody gets an answer.
+    /// Whether requests hang without a response.
     hanging: watch::Sender<bool>,
 }
 
 impl State {
-    /// The bucket that a host names.
+    /// Returns the bucket that a host name contains.
     fn bucket_in<'a>(&self, host: &'a str) -> Option<&'a str> {
         let before = |domain: &String| host.strip_suffix(domain.as_str())?.strip_suffix('.');
         self.domains.iter().find_map(before)
@@ -99,13 +99,13 @@ impl S3Server {
         Self::serve(None, &[])
     }
 
-    /// One for buckets below each of these domains, with TLS if that is given. Who wants to reach it
-    /// by such a name has to find the way.
+    /// Starts a server for buckets below each of these domains, with TLS if `config` is given. Clients
+    /// must resolve the names themselves.
     pub fn start_at(domains: &[&str], config: Option<rustls::ServerConfig>) -> Self {
         Self::serve(config.map(|config| TlsAcceptor::from(Arc::new(config))), domains)
     }
 
-    /// One that speaks TLS.
+    /// Starts a server with TLS.
     pub fn start_tls(config: rustls::ServerConfig) -> Self {
         Self::serve(Some(TlsAcceptor::from(Arc::new(config))), &[])
     }
@@ -136,7 +136,7 @@ impl S3Server {
             .enable_all()
             .build()
             .expect("threads for the server");
-        // Not by `block_on`: whoever starts a server may be on a runtime already.
+        // Not by `block_on`: the caller may run on a runtime already.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("a listener that does not block");
         let port = listener.local_addr().expect("an address").port();
@@ -163,29 +163,29 @@ impl S3Server {
         Self { address, state, runtime: Some(runtime) }
     }
 
-    /// The address of a new bucket.
+    /// Creates a bucket and returns its address.
     pub fn bucket(&self, name: &str) -> String {
         std::fs::create_dir_all(self.folder(name)).expect("a folder for the bucket");
         self.address(name)
     }
 
-    /// Where it keeps the objects of a bucket.
+    /// Returns the folder of the objects of a bucket.
     pub fn folder(&self, name: &str) -> std::path::PathBuf {
         self.state.dir.path().join(name)
     }
 
-    /// The address of a bucket that need not be there.
+    /// Returns the address of a bucket, which need not exist.
     pub fn address(&self, name: &str) -> String {
         format!("{}/{name}", self.address)
     }
 
-    /// Where it listens, for one that finds the way by itself.
+    /// Returns the socket address that the server listens on.
     pub fn socket(&self) -> std::net::SocketAddr {
         let (_, socket) = self.address.split_once("://").expect("an address");
         socket.parse().expect("an address and a port")
     }
 
-    /// How to open a new bucket, with one try for each request.
+    /// Creates a bucket and returns the spec to open it, without retries.
     pub fn spec(&self, bucket: &str) -> Spec {
         let mut spec = Spec::new("s3", &self.bucket(bucket));
         ACCESS_KEY.clone_into(&mut spec.access_key);
@@ -194,22 +194,22 @@ impl S3Server {
         spec
     }
 
-    /// What goes wrong with the next requests, one by one.
+    /// Injects faults into the next requests, one each.
     pub fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
         self.state.faults.lock().unwrap().extend(faults);
     }
 
-    /// Takes requests and answers none, until told otherwise.
+    /// Makes all requests hang, or releases them.
     pub fn hang(&self, hanging: bool) {
         self.state.hanging.send_replace(hanging);
     }
 
-    /// How often somebody connected.
+    /// Returns the number of connections so far.
     pub fn connections(&self) -> usize {
         self.state.connections.load(Ordering::Relaxed)
     }
 
-    /// The requests since this was asked last.
+    /// Returns the requests since the last call.
     pub fn seen(&self) -> Vec<Seen> {
         std::mem::take(&mut self.state.seen.lock().unwrap())
     }
@@ -225,7 +225,7 @@ impl Drop for S3Server {
 
 async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, service: &S3Service, state: &State) {
     let answer = service_fn(|request| answer(service, state, request));
-    // A client that hangs up, or is hung up on, is no concern of the server.
+    // A closed connection is not an error of the server.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
 }
 
@@ -240,7 +240,7 @@ async fn answer(
         query: request.uri().query().unwrap_or_default().to_owned(),
         headers: request.headers().clone(),
     });
-    // It never ends while the sender lives, which is as long as the state.
+    // Cannot fail: the sender lives as long as the state.
     let _ = state.hanging.subscribe().wait_for(|hanging| !hanging).await;
     let fault = state.faults.lock().unwrap().pop_front();
     match fault {
@@ -255,7 +255,7 @@ async fn answer(
         None => path[1..].split_once('/').unwrap_or((&path[1..], "")),
     };
     let makes_bucket = method == Method::PUT && key.is_empty();
-    // The server below does not mind.
+    // s3s-fs does not check this.
     if !makes_bucket && !state.dir.path().join(bucket).is_dir() {
         return Ok(failure(404, "NoSuchBucket"));
     }
@@ -276,7 +276,7 @@ async fn call(service: &S3Service, request: Request<Incoming>) -> io::Result<(Pa
     let (mut head, body) = answer.into_parts();
     let mut body = whole(body).await;
     if is_list {
-        // It says that keys are encoded, but they are not.
+        // s3s-fs declares keys as encoded, but does not encode them.
         let text = String::from_utf8(body.to_vec()).expect("a listing is text");
         body = text.replace("<EncodingType>url</EncodingType>", "").into();
         head.headers.remove("content-length");
@@ -295,7 +295,7 @@ fn spoilt(mut head: Parts, body: Bytes, fault: Option<Fault>) -> io::Result<Resp
         Some(Fault::WrongByte) => {
             let mut wrong = body.to_vec();
             let middle = wrong.len() / 2;
-            // Most answers have no body.
+            // Most responses have no body.
             if let Some(byte) = wrong.get_mut(middle) {
                 *byte ^= 1;
             }
@@ -328,10 +328,10 @@ async fn whole(mut body: s3s::Body) -> Bytes {
     all.into()
 }
 
-/// The body of an answer, which may end before its end.
+/// A response body, which may be cut short.
 struct Reply {
     rest: Option<Bytes>,
-    /// What is said of its length.
+    /// The announced length.
     length: u64,
     cut: bool,
 }

@@ -1,4 +1,4 @@
-//! A store with the latency of a network: requests take a while to arrive, and so do answers.
+//! A store with the latency of a network, for requests and for replies.
 
 use std::sync::Arc;
 use std::time::Duration;

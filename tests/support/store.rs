@@ -1,5 +1,5 @@
-//! Stores for tests of the client's own life: empty, on every engine, with as many clients as
-//! needed.
+//! Empty metadata stores on every engine, for tests that format and open volumes themselves, with as
+//! many clients as needed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::redis::RedisServer;
 use super::tikv::TikvServer;
 
-/// An empty store for one test. Every client opens it anew, as another machine would.
+/// An empty store for one test. Every client opens it separately, as on another machine.
 pub struct Store {
     url: String,
     _folder: Option<TempDir>,
@@ -49,7 +49,7 @@ impl Store {
         connect(&self.url).await.unwrap()
     }
 
-    /// Formats a volume with `change` made to the defaults.
+    /// Formats a volume with the default setting, modified by `change`.
     pub async fn format(&self, change: impl FnOnce(&mut Setting)) -> Setting {
         let mut setting = setting();
         change(&mut setting);
@@ -59,7 +59,7 @@ impl Store {
         setting
     }
 
-    /// A client that has not been started.
+    /// Returns a client without a session.
     pub async fn open(&self) -> Arc<Meta> {
         self.open_with(quiet()).await
     }
@@ -68,7 +68,7 @@ impl Store {
         Meta::connect(&self.url, options).await.unwrap()
     }
 
-    /// A client with a session.
+    /// Returns a client with a session.
     pub async fn start(&self) -> Arc<Meta> {
         self.start_with(quiet()).await
     }
@@ -80,18 +80,18 @@ impl Store {
     }
 }
 
-/// A fresh volume's setting.
+/// Returns the setting of a new volume.
 pub fn setting() -> Setting {
     Setting { bucket: "/tmp/".to_owned(), ..Setting::new("vol", Uuid::new_v4()).unwrap() }
 }
 
-/// Options of a client that does nothing by itself while a test runs.
+/// Returns options of a client without background activity.
 pub fn quiet() -> Options {
     Options { no_background_jobs: true, ..Options::default() }
 }
 
-/// Runs each body once per engine, in modules named after the engines: `on_every_store! {
-/// a_sentence, another_sentence }` takes the names of `async fn(Store)`.
+/// Generates tests that run each body, an `async fn(Store)`, on every engine, in modules named after
+/// the engines: `on_every_store! { a_sentence, another_sentence }`.
 #[macro_export]
 macro_rules! on_every_store {
     ($($body:ident),* $(,)?) => {

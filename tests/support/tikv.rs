@@ -1,5 +1,5 @@
-//! TiKV servers for tests: on loopback, in memory, gone when their owner is. What they are and are
-//! not says `tests/tikv-server/main.go`.
+//! TiKV servers for tests: on loopback, in memory, stopped when dropped. `tests/tikv-server/main.go`
+//! documents what they implement.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Where the regions of a volume begin: some inodes have one of their own, and the other records
-/// theirs. An inode's last byte comes first.
+/// Start keys of the regions of a volume: some inodes have a region of their own, and so do the other
+/// records. The last byte of an inode comes first in a key.
 const SPLITS: [&[u8]; 8] = [b"A\x02", b"A\x03", b"A\x04", b"A\x06", b"A\x10", b"A\x40", b"C", b"K"];
 
 /// A running server; dropping it stops it.
@@ -24,14 +24,14 @@ pub struct TikvServer {
 }
 
 impl TikvServer {
-    /// The one server that the tests of this program share. Take a volume of it with
-    /// [`TikvServer::fresh_url`].
+    /// Returns the server that all tests of this program share. [`TikvServer::fresh_url`] gives each
+    /// test a volume of its own.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<TikvServer> = OnceLock::new();
         SHARED.get_or_init(|| Self::start(&["-stores", "3"]))
     }
 
-    /// A server of one's own, to count or to break.
+    /// Starts a separate server, to count its requests or to break it.
     pub fn start(options: &[&str]) -> Self {
         let mut program = Command::new(binary())
             .args(options)
@@ -51,17 +51,17 @@ impl TikvServer {
         Self { pd, control, program, next: AtomicU32::new(0) }
     }
 
-    /// The address of the volume with that prefix.
+    /// Returns the URL of the volume with that prefix.
     pub fn url(&self, prefix: &str) -> String {
         format!("tikv://{}/{prefix}", self.pd)
     }
 
-    /// The address of an empty volume.
+    /// Returns the URL of an empty volume.
     pub fn fresh_url(&self) -> String {
         self.url(&self.fresh_prefix())
     }
 
-    /// The address of an empty volume in several regions, led by different stores.
+    /// Returns the URL of an empty volume in several regions, led by different stores.
     pub fn fresh_split_url(&self) -> String {
         let prefix = self.fresh_prefix();
         for key in SPLITS {
@@ -70,25 +70,25 @@ impl TikvServer {
         self.url(&prefix)
     }
 
-    /// What happens to the next requests for keys of the volume: `on` is the method, such as
-    /// `KvCommit`; `what` one of the faults in `tests/tikv-server/faults.go`.
+    /// Injects a fault into the next requests for keys of the volume: `on` is the method, such as
+    /// `KvCommit`; `what` is one of the faults in `tests/tikv-server/faults.go`.
     pub fn fail(&self, url: &str, on: &str, what: &str, times: u32) {
         self.fail_key(url, b"", on, what, times);
     }
 
-    /// As [`TikvServer::fail`], for keys that begin so.
+    /// As [`TikvServer::fail`], for keys with this prefix.
     pub fn fail_key(&self, url: &str, key: &[u8], on: &str, what: &str, times: u32) {
         self.fail_slowly(url, key, (on, what, times), Duration::from_millis(300));
     }
 
-    /// As [`TikvServer::fail_key`], for faults that take a time of their own.
+    /// As [`TikvServer::fail_key`], for faults that have a delay.
     pub fn fail_slowly(&self, url: &str, key: &[u8], fault: (&str, &str, u32), delay: Duration) {
         let (on, what, times) = fault;
         let (key, ms) = (hex(&full_key(prefix_of(url), key)), delay.as_millis());
         self.ask(&format!("/fault?on={on}&what={what}&times={times}&key={key}&ms={ms}"));
     }
 
-    /// Makes entries of a directory, past all clients; they have no nodes behind them.
+    /// Writes entries of a directory directly to the store; they have no nodes.
     pub fn fill(&self, url: &str, dir: u64, count: usize) {
         let entries = [b"A".as_slice(), &dir.to_le_bytes(), b"D"].concat();
         let key = hex(&full_key(prefix_of(url), &entries));
@@ -100,18 +100,18 @@ impl TikvServer {
         self.ask(&format!("/lead?key={}", hex(&full_key(prefix_of(url), key))));
     }
 
-    /// Begins another region at the key.
+    /// Splits the region at the key.
     pub fn split(&self, url: &str, key: &[u8]) {
         self.ask(&format!("/split?key={}", hex(&full_key(prefix_of(url), key))));
     }
 
-    /// Requests answered so far, by method; timestamp requests are `tso`.
+    /// Returns the number of requests so far, by method; timestamp requests are `tso`.
     pub fn calls(&self) -> BTreeMap<String, u64> {
         serde_json::from_str(&self.ask("/calls")).expect("counts")
     }
 
-    /// Every pair of the volume, without its prefix, past all clients. Waits for commits that are
-    /// not through with all of their keys.
+    /// Reads every pair of the volume, without its prefix, directly from the store. Waits for commits
+    /// that have not released all of their locks.
     pub fn dump(&self, url: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let what = format!("/dump?key={}", hex(&full_key(prefix_of(url), b"")));
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -158,7 +158,7 @@ impl Drop for TikvServer {
     }
 }
 
-/// The program, built on first use.
+/// Returns the path of the server program, built on first use.
 fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! A time limit for tests that can hang: a test that touches a mount runs inside [`within`].
+//! A time limit for tests that can hang: a test that accesses a mount runs inside [`within`].
 
 use std::cell::RefCell;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -18,8 +18,8 @@ thread_local! {
 
 /// Runs the test body on a thread of its own and fails the test if it takes longer than the limit.
 ///
-/// A thread that hangs in the kernel never drops its guards, so what they would have cleaned up is
-/// registered by [`on_timeout`] and done from here.
+/// A thread that hangs in the kernel never drops its guards, so their cleanup is registered with
+/// [`on_timeout`] and runs on this thread.
 pub fn within<T: Send + 'static>(limit: Duration, body: impl FnOnce() -> T + Send + 'static) -> T {
     let cleanups = Cleanups::default();
     let scope = Arc::clone(&cleanups);
@@ -33,7 +33,7 @@ pub fn within<T: Send + 'static>(limit: Duration, body: impl FnOnce() -> T + Sen
     });
     let running = running.unwrap();
     match waiting.recv_timeout(limit) {
-        // The sender is dropped without a word when the body panics.
+        // The sender is dropped unused when the body panics.
         Ok(()) | Err(RecvTimeoutError::Disconnected) => match running.join() {
             Ok(output) => output,
             Err(cause) => panic::resume_unwind(cause),
@@ -42,29 +42,30 @@ pub fn within<T: Send + 'static>(limit: Duration, body: impl FnOnce() -> T + Sen
             for cleanup in cleanups.lock().unwrap().drain(..).rev() {
                 cleanup();
             }
-            panic!("the test did not end within {limit:?}");
+            panic!("the test did not finish within {limit:?}");
         }
     }
 }
 
-/// Whether the running test has a limit.
+/// Returns whether the running test has a limit.
 pub fn has_limit() -> bool {
     SCOPE.with_borrow(Option::is_some)
 }
 
-/// Registers what to do if the running test reaches its limit. Must bear being done too late.
+/// Registers a cleanup for when the running test reaches its limit. It may run after the test has
+/// cleaned up itself.
 ///
 /// # Panics
 /// Outside [`within`]: a test that mounts something must have a limit.
 pub fn on_timeout(cleanup: impl FnOnce() + Send + 'static) {
     SCOPE.with_borrow(|scope| {
-        let scope = scope.as_ref().expect("a test that mounts runs inside timeout::within");
+        let scope = scope.as_ref().expect("a test that mounts must run inside timeout::within");
         scope.lock().unwrap().push(Box::new(cleanup));
     });
 }
 
-/// Waits out the last seconds of an hour: the trash has a directory for each.
-pub fn avoid_the_hour() {
+/// Waits if the hour is about to change: the trash has a directory for each hour.
+pub fn avoid_hour_change() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let left = 3600 - now % 3600;
     if left < 10 {

@@ -1,4 +1,4 @@
-//! Paths instead of inodes: short calls for arranging and looking at a tree in tests.
+//! Operations by path instead of inode, for arranging and inspecting trees in tests.
 
 use bytes::Bytes;
 use jfs::meta::record::{Attr, FileKind, Slice};
@@ -9,7 +9,7 @@ pub fn name(text: impl AsRef<[u8]>) -> Name {
     Name::new(text).expect("a valid name")
 }
 
-/// Operations by path, as root unless said otherwise.
+/// Operations by path, as root unless a caller is given.
 pub trait Tree {
     async fn at(&self, path: &str) -> Result<(Ino, Attr)>;
     async fn ino(&self, path: &str) -> Ino;
@@ -127,7 +127,7 @@ impl Tree for Meta {
     }
 }
 
-/// The error of something that must fail.
+/// Returns the error of an operation that must fail.
 pub fn refused<T>(result: Result<T>) -> Error {
     match result {
         Ok(_) => panic!("should have been refused"),
@@ -135,7 +135,7 @@ pub fn refused<T>(result: Result<T>) -> Error {
     }
 }
 
-/// A kind by a letter, for readable tables.
+/// Returns a letter for a file type, for readable tables.
 pub fn kind_letter(kind: FileKind) -> char {
     match kind {
         FileKind::File => 'f',

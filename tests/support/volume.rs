@@ -1,4 +1,4 @@
-//! Volumes for tests: one fresh store per test, on every engine, with as many clients as needed.
+//! Formatted volumes for tests: one store per test, on every engine, with as many clients as needed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use super::redis::RedisServer;
 use super::slow::SlowStore;
 use super::tikv::TikvServer;
 
-/// What the address of a slow store in memory begins with.
+/// URL prefix of a slow store in memory.
 const SLOW: &str = "slow+memkv://";
 
 /// A formatted volume and one client with a session.
@@ -50,12 +50,12 @@ impl Volume {
         Self::format(RedisServer::shared().fresh_url(), setting, None).await
     }
 
-    /// In several regions, so that most commits take two phases and several servers.
+    /// In several TiKV regions, so that most commits take two phases and several servers.
     pub async fn tikv_with(setting: Setting) -> Self {
         Self::format(TikvServer::shared().fresh_split_url(), setting, None).await
     }
 
-    /// In one region, so that commits take one phase.
+    /// In one TiKV region, so that commits take one phase.
     pub async fn tikv_in_one_region_with(setting: Setting) -> Self {
         Self::format(TikvServer::shared().fresh_url(), setting, None).await
     }
@@ -73,7 +73,7 @@ impl Volume {
         volume
     }
 
-    /// Another client of the same volume, with a session of its own.
+    /// Returns another client of the same volume, with its own session.
     pub async fn client(&self) -> Arc<Meta> {
         self.client_with(Options::default()).await
     }
@@ -84,7 +84,7 @@ impl Volume {
         meta
     }
 
-    /// Another client, without a session.
+    /// Returns another client, without a session.
     pub async fn visitor(&self) -> Arc<Meta> {
         let meta = attach(&self.url, Options::default()).await;
         meta.load().await.expect("load");
@@ -108,7 +108,8 @@ async fn start(meta: &Arc<Meta>) {
     meta.start(Registration::New).await.expect("session");
 }
 
-/// What tests format with: no trash, so that removals show at once; dir stats on.
+/// Returns the default setting of tests: without trash, so that removals take effect at once, and with
+/// directory statistics.
 pub fn setting() -> Setting {
     let mut setting = Setting::new("test-volume", Uuid::new_v4()).expect("a valid setting");
     setting.trash_days = 0;
@@ -130,10 +131,8 @@ fn memory_url() -> String {
     format!("memkv://test-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Runs each body once per engine, in modules named after the engines.
-///
-/// `on_every_engine! { setting_expression; a_sentence, another_sentence }` takes the names of
-/// `async fn(Volume)`.
+/// Generates tests that run each body, an `async fn(Volume)`, on every engine, in modules named after
+/// the engines: `on_every_engine! { setting_expression; a_sentence, another_sentence }`.
 #[macro_export]
 macro_rules! on_every_engine {
     ($setting:expr; $($body:ident),* $(,)?) => {

@@ -24,13 +24,13 @@ const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 pub struct Bench {
     /// The directory to write to; everything is removed at the end
     path: PathBuf,
-    /// Size of each read and write, in MiB unless it says otherwise
+    /// Size of each read and write, in MiB unless a unit is given
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_mebibytes)]
     block_size: u64,
-    /// Size of each big file, in MiB unless it says otherwise; 0 for none
+    /// Size of each big file, in MiB unless a unit is given; 0 for none
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_mebibytes)]
     big_file_size: u64,
-    /// Size of each small file, in KiB unless it says otherwise; 0 for none
+    /// Size of each small file, in KiB unless a unit is given; 0 for none
     #[arg(long, value_name = "SIZE", default_value = "128K", value_parser = parse_kibibytes)]
     small_file_size: u64,
     /// Small files of each thread

@@ -1,5 +1,4 @@
-//! Every option of `juicefs mount` is taken, with its syntax and its default, and lands where it
-//! matters.
+//! Every option of `juicefs mount` is accepted, with its syntax and its default, and has its effect.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,8 +17,8 @@ use crate::volume::storage::Overrides;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Options of the Go client's `mount`, and a value if they want one.
-const ALL: &[(&str, &str)] = &[
+/// Options of the Go client's `mount`, each with a value if it takes one.
+const GO_OPTIONS: &[(&str, &str)] = &[
     ("background", ""),
     ("no-syslog", ""),
     ("log", "/tmp/log"),
@@ -118,7 +117,7 @@ fn parse(options: &[&str]) -> Mount {
     try_parse(options).unwrap_or_else(|error| panic!("{options:?}: {error}"))
 }
 
-/// What is wrong with them, by clap or by us.
+/// Returns the error for the options, from clap or from `check`.
 #[track_caller]
 fn refused(options: &[&str]) -> String {
     match try_parse(options) {
@@ -136,7 +135,7 @@ fn setting() -> Setting {
 
 #[test]
 fn every_option_of_the_go_client_is_known() {
-    for (name, value) in ALL {
+    for (name, value) in GO_OPTIONS {
         let mut options = vec![format!("--{name}")];
         options.extend((!value.is_empty()).then(|| (*value).to_owned()));
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
@@ -151,7 +150,7 @@ fn every_option_of_the_go_client_is_known() {
 }
 
 #[test]
-fn an_option_said_twice_counts_as_it_was_said_last() {
+fn the_last_of_repeated_options_wins() {
     let mount = parse(&["--cache-size", "1G", "--cache-size", "2G", "--writeback", "--writeback"]);
     assert_eq!(mount.args.cache.cache_size, 2 << 30);
 }
@@ -179,7 +178,7 @@ fn defaults_are_those_of_the_go_client() {
     let vfs = mount.args.fuse.vfs(&mount.args.meta_cache, None);
     assert_eq!(format!("{vfs:?}"), format!("{:?}", crate::vfs::VfsOptions::default()));
     let wishes = mount.args.fuse.wishes(&setting());
-    // Unlike there: large requests are faster.
+    // Unlike the Go client: large requests are faster.
     assert_eq!((wishes.max_io, wishes.max_background), (1 << 20, 50));
     let kernel = mount.args.fuse.mount(&setting(), false, false);
     assert_eq!((kernel.source.as_str(), kernel.max_read), ("JuiceFS:vol", 1 << 20));
@@ -223,7 +222,7 @@ fn a_mount_is_read_only_by_either_option() {
 }
 
 #[test]
-fn cache_options_reach_the_data() {
+fn cache_options_reach_the_chunk_store() {
     let mount = parse(&[
         "--buffer-size=1024",
         "--max-readahead=64",
@@ -278,14 +277,14 @@ fn cache_options_reach_the_data() {
 }
 
 #[test]
-fn a_cache_of_no_size_is_none() {
+fn a_cache_size_of_zero_disables_the_cache() {
     let mount = parse(&["--cache-size=0"]);
     assert!(mount.args.cache.cache(&mount.args.storage).unwrap().is_none());
     assert_eq!(mount.args.cache.data(&mount.args.storage, false).prefetch, 0);
 }
 
 #[test]
-fn storage_options_go_before_the_setting() {
+fn storage_options_override_the_setting() {
     let mount = parse(&[
         "--storage=S3",
         "--bucket=http://host/bucket",
@@ -297,24 +296,30 @@ fn storage_options_go_before_the_setting() {
         "--upload-limit=100",
         "--download-limit=1G",
     ]);
-    let said = mount.args.storage.overrides(&setting(), Overrides::default()).unwrap();
-    assert_eq!(said.storage.as_deref(), Some("s3"));
-    assert_eq!(said.bucket.as_deref(), Some("http://host/bucket"));
-    assert_eq!((said.storage_class.as_deref(), said.tag.as_deref()), (Some("COLD"), Some("a=b")));
-    assert_eq!((said.get_timeout, said.put_timeout), (Some(5 * SECOND), Some(6 * SECOND)));
+    let overrides = mount.args.storage.overrides(&setting(), Overrides::default()).unwrap();
+    assert_eq!(overrides.storage.as_deref(), Some("s3"));
+    assert_eq!(overrides.bucket.as_deref(), Some("http://host/bucket"));
     assert_eq!(
-        (said.retries, said.upload_limit, said.download_limit),
+        (overrides.storage_class.as_deref(), overrides.tag.as_deref()),
+        (Some("COLD"), Some("a=b"))
+    );
+    assert_eq!(
+        (overrides.get_timeout, overrides.put_timeout),
+        (Some(5 * SECOND), Some(6 * SECOND))
+    );
+    assert_eq!(
+        (overrides.retries, overrides.upload_limit, overrides.download_limit),
         (Some(3), Some(100), Some(1000))
     );
 
     let relative = parse(&["--storage=file", "--bucket=data", "--upload-limit=0"]);
-    let said = relative.args.storage.overrides(&setting(), Overrides::default()).unwrap();
-    assert!(said.bucket.is_some_and(|dir| dir.starts_with('/') && dir.ends_with("/data/")));
-    assert_eq!(said.upload_limit, None);
+    let overrides = relative.args.storage.overrides(&setting(), Overrides::default()).unwrap();
+    assert!(overrides.bucket.is_some_and(|dir| dir.starts_with('/') && dir.ends_with("/data/")));
+    assert_eq!(overrides.upload_limit, None);
 }
 
 #[test]
-fn options_of_the_mount_reach_the_kernel_and_the_files() {
+fn fuse_options_reach_the_kernel_and_the_vfs() {
     let mount = parse(&[
         "--enable-xattr",
         "--enable-cap",
@@ -351,7 +356,7 @@ fn options_of_the_mount_reach_the_kernel_and_the_files() {
 }
 
 #[test]
-fn who_is_squashed_is_checked_here() {
+fn permissions_of_squashed_users_are_checked_by_the_client() {
     for options in [&["--all-squash=5:6"][..], &["--non-default-permission"]] {
         let mount = parse(options);
         assert!(mount.args.fuse.vfs(&mount.args.meta_cache, None).check_permissions);
@@ -360,7 +365,7 @@ fn who_is_squashed_is_checked_here() {
 }
 
 #[test]
-fn what_is_out_of_bounds_is_brought_back_with_a_word() {
+fn values_out_of_bounds_are_clamped_with_a_warning() {
     let mount = parse(&["--heartbeat=0.1", "--buffer-size=1", "--max-fuse-io=8M"]);
     let warnings = mount.check().unwrap();
     for word in ["--heartbeat", "--buffer-size", "--max-fuse-io"] {
@@ -374,7 +379,7 @@ fn what_is_out_of_bounds_is_brought_back_with_a_word() {
 }
 
 #[test]
-fn an_option_without_effect_says_so() {
+fn an_option_without_effect_has_a_warning() {
     for options in [
         &["--consul=127.0.0.1:8500"][..],
         &["--backup-meta=1h"],
@@ -391,7 +396,7 @@ fn an_option_without_effect_says_so() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_by_name() {
+fn wrong_options_are_refused_by_name() {
     for (options, words) in [
         (&["--colour"][..], &["--colour"][..]),
         (&["--cache-size=much"], &["--cache-size", "much"]),
@@ -439,7 +444,7 @@ fn what_is_wrong_is_refused_by_name() {
 }
 
 #[test]
-fn labels_of_metrics_can_be_added() {
+fn custom_labels_are_added_to_metrics() {
     let mount = parse(&["--custom-labels=zone:a;rack:7"]);
     let registry = mount.args.metrics.registry("/mnt/jfs", "vol").unwrap();
     super::process_metrics::register(&registry).unwrap();
@@ -457,7 +462,7 @@ fn labels_of_metrics_can_be_added() {
 }
 
 #[tokio::test]
-async fn the_config_that_tools_read_has_the_go_clients_fields() {
+async fn the_config_file_has_the_fields_of_the_go_client() {
     let url = format!("memkv://cli-{}", std::process::id());
     let mut setting = setting();
     setting.storage = "mem".to_owned();
@@ -467,7 +472,7 @@ async fn the_config_that_tools_read_has_the_go_clients_fields() {
     let meta = Meta::attach(&url, crate::meta::Options::default()).await.unwrap();
     meta.init(setting, false).await.unwrap();
     meta.load().await.unwrap();
-    let shown =
+    let config =
         mount.args.config_file(&meta, "/mnt/jfs", Some("127.0.0.1:9567".to_owned())).unwrap();
     let names = |value: &Value| -> Vec<String> {
         value.as_object().unwrap().keys().map(ToString::to_string).collect()
@@ -495,20 +500,20 @@ async fn the_config_that_tools_read_has_the_go_clients_fields() {
         "FuseOpts",
         "Mountpoint",
     ];
-    assert_eq!(names(&shown), all);
-    assert_eq!(shown["AttrTimeout"], 2_000_000_000_u64);
-    assert_eq!(shown["Chunk"]["CacheDir"], format!("/b/{0}:/a/{0}", Uuid::nil()));
+    assert_eq!(names(&config), all);
+    assert_eq!(config["AttrTimeout"], 2_000_000_000_u64);
+    assert_eq!(config["Chunk"]["CacheDir"], format!("/b/{0}:/a/{0}", Uuid::nil()));
     assert_eq!(
-        (&shown["Chunk"]["Writeback"], &shown["Chunk"]["BlockSize"]),
+        (&config["Chunk"]["Writeback"], &config["Chunk"]["BlockSize"]),
         (&true.into(), &(4 << 20).into())
     );
-    assert_eq!(shown["Chunk"]["WritebackThresholdSize"], (4 << 20) + 1);
+    assert_eq!(config["Chunk"]["WritebackThresholdSize"], (4 << 20) + 1);
     assert_eq!(
-        (&shown["Format"]["Name"], &shown["Format"]["SecretKey"]),
+        (&config["Format"]["Name"], &config["Format"]["SecretKey"]),
         (&"vol".into(), &"removed".into())
     );
-    assert_eq!(shown["Port"]["PrometheusAgent"], "127.0.0.1:9567");
-    assert_eq!((&shown["UMask"], &shown["RootSquash"]["Uid"]), (&65535.into(), &5.into()));
-    assert!(!shown.to_string().contains("sesame"));
+    assert_eq!(config["Port"]["PrometheusAgent"], "127.0.0.1:9567");
+    assert_eq!((&config["UMask"], &config["RootSquash"]["Uid"]), (&65535.into(), &5.into()));
+    assert!(!config.to_string().contains("sesame"));
     meta.close().await.unwrap();
 }

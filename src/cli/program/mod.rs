@@ -116,7 +116,7 @@ fn in_background(cli: &Cli, words: &[OsString], is_helper: bool) -> ExitCode {
     }
     let log = mount.log_file();
     let (code, text) = match relaunch::start_in_background(words, &log) {
-        Ok(answer) => answer,
+        Ok(report) => report,
         Err(error) => (Exit::Failed.number(), format!("{error:#}")),
     };
     if code == Exit::Done.number() {

@@ -13,8 +13,7 @@ use crate::access::Access;
 use crate::csi::records::{self, CONTROLLER_DIR};
 use crate::error::{Error, Result};
 use crate::meta::client::{Progress, Removal};
-use crate::meta::RenameMode;
-use crate::meta::{Caller, Ino, Meta, Name, Options, Registration};
+use crate::meta::{Caller, EntryRef, Ino, Meta, Name, Options, Registration, RenameMode};
 use crate::volume::{Volume, VolumeOptions};
 
 /// The directory of trees that wait for their deletion.
@@ -91,7 +90,7 @@ impl FileSystem {
     ) -> Result<()> {
         let deleting = records::ensure_directory(&self.meta, DELETING_DIR).await?;
         let unique = Name::new(format!("{label}-{}", Uuid::new_v4().simple()))?;
-        let (from, to) = ((parent, name), (deleting, &unique));
+        let (from, to) = (EntryRef::new(parent, name), EntryRef::new(deleting, &unique));
         self.meta.rename(&Caller::root(), from, to, RenameMode::NoReplace).await?;
         self.start_deleting();
         Ok(())

@@ -21,10 +21,10 @@ const MEMORY: &str = "memory";
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Data cache")]
 pub struct CacheArgs {
-    /// Memory for data being read and written, in MiB unless it says otherwise
+    /// Memory for data being read and written, in MiB unless a unit is given
     #[arg(long, value_name = "SIZE", default_value = "300M", value_parser = parse_mebibytes)]
     pub buffer_size: u64,
-    /// Most bytes read ahead in one stream, in MiB unless it says otherwise [default: 8 blocks]
+    /// Maximum bytes read ahead in one stream, in MiB unless a unit is given [default: 8 blocks]
     #[arg(long, value_name = "SIZE", value_parser = parse_mebibytes)]
     pub max_readahead: Option<u64>,
     /// Blocks prefetched whole at the same time after only a part of them was read
@@ -33,7 +33,7 @@ pub struct CacheArgs {
     /// Acknowledge blocks once they are on the local disk, and upload them later
     #[arg(long)]
     pub writeback: bool,
-    /// Stage only smaller blocks for later upload, in bytes unless it says otherwise; 0 for all
+    /// Stage only smaller blocks for later upload, in bytes unless a unit is given; 0 for all
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_plain_bytes)]
     pub writeback_threshold_size: u64,
     /// How long staged blocks wait before they are uploaded
@@ -49,10 +49,10 @@ pub struct CacheArgs {
     /// Mode of the files in the cache, in octal
     #[arg(long, value_name = "MODE", default_value = "0600", value_parser = parse_mode)]
     pub cache_mode: u32,
-    /// Size of the cache, in MiB unless it says otherwise; 0 for none
+    /// Size of the cache, in MiB unless a unit is given; 0 for none
     #[arg(long, value_name = "SIZE", default_value = "100G", value_parser = parse_mebibytes)]
     pub cache_size: u64,
-    /// Most blocks in the cache; 0 for as many as there is room
+    /// Maximum number of blocks in the cache; 0 for as many as there is room
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub cache_items: u64,
     /// Part of the disk to keep free

@@ -47,7 +47,7 @@ pub struct FuseArgs {
     /// Check permissions here, not in the kernel
     #[arg(long, hide = true)]
     pub non_default_permission: bool,
-    /// Most data in one request of the kernel, in bytes unless it says otherwise
+    /// Maximum data in one request of the kernel, in bytes unless a unit is given
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_plain_bytes)]
     pub max_fuse_io: u64,
     /// Umask of new files in octal, instead of the caller's

@@ -1,4 +1,4 @@
-//! The scripts: one of everything that metadata can be asked for.
+//! Fixed scripts, which together have every kind of metadata operation.
 
 use crate::script::runner::{QuotaTarget, ScriptPart};
 use crate::script::step::{
@@ -7,7 +7,7 @@ use crate::script::step::{
 };
 
 const CHUNK: u64 = 64 << 20;
-/// Long ago, to the nanosecond.
+/// A time in the past, in nanoseconds since 1970.
 const PAST: u64 = 1_000_000_000_123_456_789;
 
 fn s(text: &str) -> String {

@@ -1,4 +1,4 @@
-//! Steps through our client, as the layer above it would do them.
+//! Runs steps on our metadata client, as the layer above it would.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::bucket::Bucket;
 use crate::script::on_mount::Outcome;
 use crate::script::step::{Acl, Allocate, NodeType, RenameFlag, Step, Xattr, content};
 
-/// What the tests run with, the same for both clients.
+/// The umask of the tests, the same for both clients.
 pub const UMASK: u16 = 0o022;
 const CHUNK: u64 = 64 << 20;
 
-/// A client of ours and the objects it writes.
+/// Our client and the objects it writes.
 pub struct OurClient {
     pub meta: Arc<Meta>,
     pub bucket: Arc<Bucket>,
@@ -150,7 +150,7 @@ impl OurClient {
             }
             Step::Copy(from, from_off, to, to_off, len) => {
                 let (from, to) = (self.regular(from).await?, self.regular(to).await?);
-                // The kernel answers these.
+                // The kernel does not pass these on.
                 let end = meta.getattr(from).await?.length;
                 let len = (*len).min(end.saturating_sub(*from_off));
                 if len == 0 {
@@ -167,7 +167,7 @@ impl OurClient {
         let (dir, name) = self.parent_and_name(path).await?;
         let (_, attr) = self.meta.lookup(&Caller::root(), dir, &name).await?;
         if attr.is_dir() {
-            // The kernel's word; the client itself says that it is not permitted.
+            // The kernel's errno; the client itself returns EPERM.
             return Err(Error::IsDirectory);
         }
         self.meta.unlink(caller, dir, &name).await
@@ -178,7 +178,7 @@ impl OurClient {
         let (dst, new) = self.parent_and_name(to).await?;
         self.meta.lookup(&Caller::root(), src, &old).await?;
         let taken = self.meta.lookup(&Caller::root(), dst, &new).await.is_ok();
-        // Into itself: the kernel answers, after what the flags ask for.
+        // The kernel refuses a move into itself, after it has checked the flags.
         let below = |upper: &str, lower: &str| lower.starts_with(&format!("{upper}/"));
         match flag {
             RenameFlag::NoReplace if taken => return Err(Error::Exists),
@@ -224,7 +224,7 @@ impl OurClient {
         Ok(ino)
     }
 
-    /// A file to be opened for its content: the kernel refuses the others.
+    /// Finds a file to open for its content: the kernel refuses other types.
     async fn regular(&self, path: &str) -> Result<Ino> {
         let ino = self.find(path).await?;
         match self.meta.getattr(ino).await?.kind {

@@ -1,4 +1,4 @@
-//! Steps through a mount.
+//! Runs steps on a mount.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,10 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 pub type Outcome = Result<(), Errno>;
 
-/// Does one step as root below `root`.
+/// Runs one step as root below `root`.
 pub fn run(root: &Path, step: &Step) -> Outcome {
-    if takes_names_away(step) {
-        all_closed(root);
+    if removes_names(step) {
+        wait_until_closed(root);
     }
     attempt(root, step).map_err(|error| {
         let code = error.raw_os_error().unwrap_or_else(|| panic!("{step:?}: {error}"));
@@ -111,7 +111,7 @@ fn attempt(root: &Path, step: &Step) -> io::Result<()> {
         Step::Write(path, off, len) => {
             let file = writable(&at(path))?;
             file.write_all_at(&content(*off, *len), *off)?;
-            // Closing alone would not tell what went wrong.
+            // Closing alone would not report errors.
             file.sync_all()?;
         }
         Step::Clone { from, to, preserve } => {
@@ -132,23 +132,23 @@ fn attempt(root: &Path, step: &Step) -> io::Result<()> {
     Ok(())
 }
 
-fn takes_names_away(step: &Step) -> bool {
+fn removes_names(step: &Step) -> bool {
     match step {
         Step::Unlink(_) | Step::Rename(..) => true,
-        Step::As(_, _, step) => takes_names_away(step),
+        Step::As(_, _, step) => removes_names(step),
         _ => false,
     }
 }
 
-/// Waits until the client knows that what was closed is closed: the kernel tells it a moment later,
-/// and a file that is removed while it is open takes another way.
-fn all_closed(root: &Path) {
+/// Waits until the client knows that files are closed: the kernel reports it a moment later, and a file
+/// that is removed while open is treated differently.
+fn wait_until_closed(root: &Path) {
     let handles = || {
         let stats = std::fs::read_to_string(root.join(".stats")).unwrap();
         let line = stats.lines().find_map(|line| line.strip_prefix("juicefs_fuse_open_handlers "));
         line.unwrap().trim().parse::<f64>().unwrap()
     };
-    // The one that is reading this.
+    // The handle that reads this file.
     assert!(poll(PATIENCE, || handles() <= 1.0), "a file stays open");
 }
 

@@ -1,4 +1,4 @@
-//! Random scripts: many steps flag few names, so that they meet. The seed decides everything.
+//! Random scripts: many steps on few names, so that they interact. The seed determines everything.
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -12,34 +12,34 @@ use crate::script::step::{
 const CHUNK: u64 = 64 << 20;
 const DIRS: [&str; 6] = ["", "/a", "/b", "/a/c", "/a/c/d", "/b/e"];
 const NAMES: [&str; 4] = ["x", "y", "z", "w"];
-/// Names of what must not be opened: a pipe would wait, and a symlink lead elsewhere.
+/// Names of nodes that must not be opened: a pipe would block, and a symlink lead elsewhere.
 const ODD: [&str; 2] = ["odd", "odder"];
 
-/// What the steps are drawn from.
+/// Which kinds of steps to choose from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kinds {
     All,
-    /// Files and directories only: the Go client's count of what users own knows no others.
+    /// Files and directories only: the Go client's usage of owners ignores all others.
     FilesAndDirs,
 }
 
-/// The directories first, so that most steps find usage way.
+/// Returns a random script. It creates the directories first, so that most steps succeed.
 pub fn parts(seed: u64, count: usize) -> Vec<ScriptPart> {
     vec![ScriptPart::Session(steps(seed, count, Kinds::All))]
 }
 
 pub fn steps(seed: u64, count: usize, kinds: Kinds) -> Vec<Step> {
-    let mut draw = Draw { rng: StdRng::seed_from_u64(seed), kinds };
+    let mut generator = StepGenerator { rng: StdRng::seed_from_u64(seed), kinds };
     let dirs = DIRS[1..].iter().map(|dir| Step::Mkdir((*dir).to_owned(), 0o755));
-    dirs.chain((0..count).map(|_| draw.step())).collect()
+    dirs.chain((0..count).map(|_| generator.step())).collect()
 }
 
-struct Draw {
+struct StepGenerator {
     rng: StdRng,
     kinds: Kinds,
 }
 
-impl Draw {
+impl StepGenerator {
     fn step(&mut self) -> Step {
         match self.rng.random_range(0..40) {
             0..=1 => Step::Mkdir(self.any(), self.mode()),
@@ -64,7 +64,7 @@ impl Draw {
         }
     }
 
-    /// Within a page: the kernel may cut a longer write in two, and the Go client make two slices.
+    /// Within a page: the kernel may split a longer write, which the Go client would store as two slices.
     fn write(&mut self) -> Step {
         let off = self.length();
         let room = 4096 - u32::try_from(off % 4096).unwrap();
@@ -79,7 +79,7 @@ impl Draw {
         format!("{}/{}", self.pick(&DIRS), self.pick(&NAMES))
     }
 
-    /// Something with what is neither file nor directory.
+    /// A step on a node that is neither file nor directory.
     fn odd(&mut self) -> Step {
         let mut path = || format!("{}/{}", self.pick(&DIRS), self.pick(&ODD));
         let (path, other) = (path(), path());
@@ -102,7 +102,7 @@ impl Draw {
     }
 
     fn mode(&mut self) -> u16 {
-        // No setuid: the kernel clears it on its own, before the client is asked.
+        // No setuid: the kernel clears it before the client sees the request.
         self.pick(&[0o755, 0o700, 0o644, 0o666, 0o777, 0o750])
     }
 
@@ -127,7 +127,7 @@ impl Draw {
         self.rng.random_range(0..1_500_000_000_000_000_000)
     }
 
-    /// Near the ends of chunks and pages too.
+    /// Includes the ends of chunks and pages.
     fn length(&mut self) -> u64 {
         let base = self.pick(&[0, 0, 0, 4096, 8192, CHUNK - 200_000, CHUNK, 2 * CHUNK]);
         base + self.rng.random_range(0..100_000)

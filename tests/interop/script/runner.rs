@@ -1,4 +1,4 @@
-//! Plays the same script by either client on a fresh volume each, and compares what comes of it.
+//! Runs the same script with each client on a new volume, and compares the results.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ use super::change_log;
 use crate::script::on_mount::{self, Outcome};
 use crate::script::step::Step;
 use crate::support::normalise::diff;
-use crate::support::timeout::avoid_the_hour;
+use crate::support::timeout::avoid_hour_change;
 use crate::test_volume::{Client, Store, TestVolume, clean, jfs_mount};
 
 /// Part of a script.
 pub enum ScriptPart {
-    /// Done by one mount or session from start to end.
+    /// Steps of one mount or session.
     Session(Vec<Step>),
-    /// Done by a tool in between: target, space, inodes.
+    /// A quota set by a tool between sessions: target, space, inodes.
     SetQuota(QuotaTarget, Option<i64>, Option<i64>),
     DeleteQuota(QuotaTarget),
-    /// From here on, changes are logged.
+    /// Enables the change log.
     LogChanges,
 }
 
@@ -32,13 +32,13 @@ pub enum QuotaTarget {
     Group(u32),
 }
 
-/// What came of a script.
+/// The result of a script.
 pub struct ScriptResult {
     pub volume: TestVolume,
     pub outcomes: Vec<(Step, Outcome)>,
 }
 
-/// Plays a script; `options` are those of `format`.
+/// Runs a script; `options` are those of `format`.
 pub fn run_script(
     store: Store,
     by: Client,
@@ -92,19 +92,19 @@ pub fn run_script(
     ScriptResult { volume, outcomes }
 }
 
-/// What the Go client gets wrong in a script, by its own tools' word.
+/// Whether the Go client counts the usage of a script right, according to its own tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GoUsage {
     Correct,
-    /// Usage of directories and of usage quotas; its tools repair it before it is compared.
+    /// It miscounts directories and their quotas; its tools repair that before the comparison.
     Miscounted,
 }
 
-/// Plays the script by both clients. Fails the test unless every step has the same outcome, the Go
-/// client's tools are content with what we wrote, and the dumps and the stores are equal.
+/// Runs the script with both clients. Fails the test unless every step has the same outcome, the Go
+/// client's tools accept our volume, and the dumps and the stores are equal.
 pub fn compare(store: Store, options: &[&str], parts: &[ScriptPart], usage: GoUsage) {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(crate::script::on_client::UMASK.into()));
-    avoid_the_hour();
+    avoid_hour_change();
     let go = run_script(store, Client::Go, options, parts);
     let ours = run_script(store, Client::Ours, options, parts);
     for (number, (theirs, ours)) in go.outcomes.iter().zip(&ours.outcomes).enumerate() {
@@ -118,14 +118,14 @@ pub fn compare(store: Store, options: &[&str], parts: &[ScriptPart], usage: GoUs
         repair_quotas(&go.volume, parts);
     }
     let mut differences = Vec::new();
-    note(&mut differences, "dump", &go.volume.dumped(), &ours.volume.dumped());
+    add_differences(&mut differences, "dump", &go.volume.dumped(), &ours.volume.dumped());
     let (mut left, mut right) = (go.volume.stored(), ours.volume.stored());
     differences.extend(change_log::differences(
         &change_log::take(&mut left),
         &change_log::take(&mut right),
     ));
-    note(&mut differences, "store", &left, &right);
-    // It counts lines of the log; see there.
+    add_differences(&mut differences, "store", &left, &right);
+    // A count of log lines, which may differ; see `change_log`.
     differences.retain(|line| !line.starts_with("dump /Counters/lastChangelog"));
     assert!(
         differences.is_empty(),
@@ -135,7 +135,8 @@ pub fn compare(store: Store, options: &[&str], parts: &[ScriptPart], usage: GoUs
     );
 }
 
-/// The kernel has refused another user before the Go client was asked, in words of its own.
+/// Returns whether both denied a step of another user. The kernel may deny it before the Go client sees
+/// it, with another errno.
 fn is_denial(step: &Step, theirs: Outcome, ours: Outcome) -> bool {
     let denied = |outcome| matches!(outcome, Err(Errno::EPERM | Errno::EACCES));
     matches!(step, Step::As(..)) && denied(theirs) && denied(ours)
@@ -153,7 +154,7 @@ fn repair_quotas(volume: &TestVolume, parts: &[ScriptPart]) {
     }
 }
 
-/// The directories that have a quota in the end.
+/// Returns the directories that have a quota at the end.
 fn quotas(parts: &[ScriptPart]) -> BTreeSet<&'static str> {
     let mut paths = BTreeSet::new();
     for part in parts {
@@ -166,7 +167,7 @@ fn quotas(parts: &[ScriptPart]) -> BTreeSet<&'static str> {
     paths
 }
 
-fn note(out: &mut Vec<String>, what: &str, left: &Value, right: &Value) {
+fn add_differences(out: &mut Vec<String>, what: &str, left: &Value, right: &Value) {
     out.extend(diff(left, right).into_iter().map(|line| format!("{what} {line}")));
 }
 

@@ -1,4 +1,4 @@
-//! One thing done to a volume, by path: the same for a mount of the Go client and for ours.
+//! One operation on a volume, by path: the same for a mount of the Go client and for our client.
 
 /// Paths begin with a slash; the volume's root is `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,11 +20,11 @@ pub enum Step {
     Times(String, u64, u64),
     SetXattr(String, String, String, Xattr),
     RemoveXattr(String, String),
-    /// The bytes of the kernel's form; empty removes.
+    /// The ACL in the kernel's format; empty removes it.
     SetAcl(String, Acl, Vec<u8>),
     Truncate(String, u64),
     Fallocate(String, Allocate, u64, u64),
-    /// From, at, to, at, length.
+    /// Source, its offset, destination, its offset, length.
     Copy(String, u64, String, u64, u64),
     /// At most one kernel write (128 KiB) within one chunk, so that it becomes one slice.
     Write(String, u64, u32),
@@ -41,10 +41,10 @@ pub enum Step {
 pub enum NodeType {
     Fifo,
     Socket,
-    /// Of this number.
+    /// A device with this number.
     Char(u32),
     Block(u32),
-    /// A regular file without opening it.
+    /// A regular file, not opened.
     Plain,
 }
 
@@ -78,13 +78,13 @@ pub enum Allocate {
     ZeroKeep,
 }
 
-/// What is written: different for every place and length, the same for both clients.
+/// Returns the bytes to write: different for every offset and length, the same for both clients.
 pub fn content(off: u64, len: u32) -> Vec<u8> {
     let seed = off.wrapping_mul(31).wrapping_add(u64::from(len));
     (0..u64::from(len)).map(|i| (seed.wrapping_add(i * 7) % 251) as u8).collect()
 }
 
-/// An ACL in the kernel's form: (tag, permission, id).
+/// Returns an ACL in the kernel's format, of (tag, permission, id).
 pub fn acl(entries: &[(u16, u16, Option<u32>)]) -> Vec<u8> {
     let mut out = 2_u32.to_le_bytes().to_vec();
     for (tag, perm, id) in entries {

@@ -147,7 +147,7 @@ async fn the_go_client_dumps_our_volume_within_the_limits() {
     }
     meta.close().await.expect("close");
     let dumped = tokio::task::spawn_blocking(move || juicefs::juicefs(&["dump", &url]).ok());
-    let dumped = juicefs::answer(&dumped.await.expect("no panic").stdout);
+    let dumped = juicefs::parse_json_output(&dumped.await.expect("no panic").stdout);
     let entries = dumped["FSTree"]["entries"]["d3"]["entries"].as_object().expect("entries");
     assert_eq!(entries.len(), 100);
 }

@@ -95,7 +95,7 @@ async fn a_volume_is_used_over_tls_by_both_clients() {
     assert_eq!(meta.names("d").await, ["f"]);
     meta.close().await.expect("close");
     let dumped = tokio::task::spawn_blocking(move || juicefs::juicefs(&["dump", &url]).ok());
-    let dumped = juicefs::answer(&dumped.await.expect("no panic").stdout);
+    let dumped = juicefs::parse_json_output(&dumped.await.expect("no panic").stdout);
     assert_eq!(dumped["FSTree"]["entries"]["d"]["entries"]["f"]["attr"]["type"], "regular");
 }
 

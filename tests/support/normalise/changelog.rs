@@ -2,9 +2,10 @@
 
 use super::ids::Ids;
 
-/// Which arguments of an operation are inodes (`i`), slices (`s`), sessions (`n`) or of the moment
-/// (`t`: clocks, what a client says about itself, owners of the kernel's choice,
-/// whether a parent's times were old enough to be written), or a quota's key (`q`), and, after the colon, what its result is. Everything else (`.`) is literal.
+/// The kinds of an operation's arguments and, after the colon, of its result: inode (`i`), slice (`s`),
+/// session (`n`), key of a quota (`q`), or transient (`t`: clock times, a client's description of
+/// itself, lock owners, whether a parent's times were old enough to be updated). Everything else (`.`)
+/// is literal.
 const KINDS: &[(&str, &str)] = &[
     ("NEWSESSION", "ntt"),
     ("CLEANSESSION", "n"),
@@ -35,15 +36,15 @@ const KINDS: &[(&str, &str)] = &[
 /// Lines about when a client took ids or flushed usage, not about what it did.
 const INCIDENTAL: [&str; 2] = ["INCR_COUNTER", "DIRSTAT"];
 
-/// The lines that say what was done, in order.
+/// Returns the lines about operations, in order.
 pub fn show_all<'a>(lines: impl Iterator<Item = &'a [u8]>, ids: &mut Ids) -> Vec<String> {
     let lines = lines.map(|line| show(&super::text(line), ids));
     lines.filter(|line| !INCIDENTAL.iter().any(|op| line.starts_with(op))).collect()
 }
 
-/// `{time}|OP(args):result|({sid},{n})` as `OP(args):result`; raw if it has no such shape.
+/// Normalises `{time}|OP(args):result|({sid},{n})` to `OP(args):result`; other lines stay raw.
 fn show(line: &str, ids: &mut Ids) -> String {
-    // A name may hold a bar, so only the outer two count.
+    // A name may contain a bar, so only the outer two count.
     let Some((call, _)) = line.split_once('|').and_then(|(_, rest)| rest.rsplit_once('|')) else {
         return format!("unknown shape: {line}");
     };

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::ids::{Ids, ROOT, Shape, Slice, TRASH};
-use super::{setting, times};
+use super::{attr, show_setting};
 
 pub fn normalise(dump: &Value) -> Value {
     let mut shape = Shape::default();
@@ -19,8 +19,8 @@ pub fn normalise(dump: &Value) -> Value {
     let mut out = Map::new();
     for (part, value) in dump.as_object().unwrap() {
         let value = match part.as_str() {
-            "Setting" => setting::show(value),
-            // The log, of a TiKV volume, is compared as it is stored.
+            "Setting" => show_setting(value),
+            // The log of a TiKV volume is compared as stored.
             "Counters" | "ChangeLog" => continue,
             "Sustained" => sustained(value, &mut ids),
             "DelFiles" => deleted(value, &mut ids),
@@ -31,7 +31,7 @@ pub fn normalise(dump: &Value) -> Value {
         };
         out.insert(part.clone(), value);
     }
-    // Last: they are compared with every id there is.
+    // Last, since they are compared with every id in use.
     out.insert("Counters".to_owned(), counters(&dump["Counters"], &ids));
     Value::Object(out)
 }
@@ -83,7 +83,7 @@ fn attr(attr: &Value, ids: &mut Ids) -> Value {
     };
     let (atime, mtime, ctime) = (time("atime"), time("mtime"), time("ctime"));
     let is_dir = attr["type"] == "directory";
-    out.insert("times".to_owned(), times::show(is_dir, atime, mtime, ctime));
+    out.insert("times".to_owned(), attr::show_times(is_dir, atime, mtime, ctime));
     out.insert("inode".to_owned(), json!(ids.ino(number(&attr["inode"]))));
     Value::Object(out)
 }
@@ -149,7 +149,7 @@ fn list_of(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A field that is left out is zero.
+/// Returns a number; a missing field is zero.
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Ids by order of first appearance.
+//! Renumbers ids by the order of their first appearance.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,7 +7,7 @@ use super::Fields;
 pub const ROOT: u64 = 1;
 pub const TRASH: u64 = 0x7FFF_FFFF_1000_0000;
 
-/// The shape of a volume: what a walk needs to number everything.
+/// The structure of a volume, which a walk needs to number everything.
 #[derive(Default)]
 pub struct Shape {
     /// By directory: name and inode.
@@ -23,14 +23,14 @@ impl Shape {
         self.entries.entry(dir).or_default().push((name.to_vec(), ino));
     }
 
-    /// Notes the slices of a chunk given as its stored records.
+    /// Adds the slices of a chunk, given as its stored records.
     pub fn chunk(&mut self, ino: u64, index: u64, records: &[u8]) {
         let ids = records.chunks(24).map(|record| Slice::decode(record).id).collect();
         self.chunks.insert((ino, index), ids);
     }
 }
 
-/// Old ids and the names they get.
+/// Maps old ids to new names.
 #[derive(Default)]
 pub struct Ids {
     inos: HashMap<u64, String>,
@@ -40,7 +40,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Numbers all of a volume: the tree by name, then the trash, then what is in neither.
+    /// Numbers a whole volume: the tree by name, then the trash, then everything else.
     pub fn of(shape: &Shape) -> Self {
         let mut ids = Self::default();
         ids.walk(shape, ROOT);
@@ -84,7 +84,8 @@ impl Ids {
         self.sids.entry(old).or_insert_with(|| format!("sid{next}")).clone()
     }
 
-    /// The name of an entry: in the trash it holds ids and, one level up, the hour.
+    /// Returns the normalised name of an entry: in the trash, names contain ids, and those of its
+    /// directories the hour.
     pub fn entry(&mut self, dir: u64, name: &[u8], ino: u64) -> String {
         match trashed(dir, name) {
             Some((parent, node, rest)) => {
@@ -95,7 +96,7 @@ impl Ids {
         }
     }
 
-    /// Whether a counter that is taken in batches lies ahead of every id in use.
+    /// Describes whether a counter that is taken in batches is ahead of every id in use.
     pub fn ahead(what: &str, last: i64, used: Option<u64>) -> String {
         let used = used.unwrap_or(0);
         if u64::try_from(last).is_ok_and(|last| last >= used) {
@@ -109,7 +110,7 @@ impl Ids {
         self.inos.keys().copied().filter(|ino| *ino < TRASH).max()
     }
 
-    /// How many hour directories were ever made, if none was lost.
+    /// Returns the number of hour directories ever created, if none was lost.
     pub fn last_hour(&self) -> Option<u64> {
         self.inos.keys().copied().max().filter(|ino| *ino > TRASH).map(|ino| ino - TRASH)
     }
@@ -124,7 +125,7 @@ impl Ids {
 
     fn walk(&mut self, shape: &Shape, dir: u64) {
         let mut entries = shape.entries.get(&dir).cloned().unwrap_or_default();
-        // Names in the trash begin with ids, which must not decide the order.
+        // Names in the trash begin with ids, which must not determine the order.
         entries.sort_by(|(one, a), (two, b)| {
             let plain = |name| trashed(dir, name).map_or(name, |(_, _, rest)| rest);
             (plain(one), a).cmp(&(plain(two), b))
@@ -145,7 +146,7 @@ impl Ids {
     }
 }
 
-/// Parent, inode and name of something in an hour directory.
+/// Returns parent, inode and name of an entry in an hour directory.
 fn trashed(dir: u64, name: &[u8]) -> Option<(u64, u64, &[u8])> {
     if dir <= TRASH {
         return None;
@@ -173,20 +174,20 @@ impl Slice {
         Self { pos, id, size: fields.number(4), off: fields.number(4), len: fields.number(4) }
     }
 
-    /// All of a chunk, by new ids.
+    /// Shows all slices of a chunk, with new ids.
     pub fn show_all(records: &[u8], ids: &mut Ids) -> Vec<String> {
         records.chunks(24).map(|record| Self::decode(record).show(ids)).collect()
     }
 
     pub fn show(&self, ids: &mut Ids) -> String {
         let Self { pos, id, size, len, .. } = *self;
-        // A hole has no content to begin within; the Go client may leave a number here.
+        // The offset of a hole has no meaning; the Go client may store any number.
         let off = if id == 0 { 0 } else { self.off };
         format!("at {pos}: {} of {size}, {len} from {off}", ids.slice(id))
     }
 }
 
-/// A list of (slice, size) as compaction leaves it.
+/// Shows a list of (slice, size) as compaction stores it.
 pub fn show_delayed(items: &[u8], ids: &mut Ids) -> Vec<String> {
     items
         .chunks(12)

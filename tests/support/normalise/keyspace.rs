@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::ids::{Ids, Shape, Slice, show_delayed};
-use super::{Fields, attr, changelog, hex, setting, text};
+use super::{Fields, attr, changelog, hex, parse_setting, text};
 
-/// A value as Redis keeps it.
+/// A value as stored in Redis.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Stored {
     Text(Vec<u8>),
@@ -20,7 +20,7 @@ pub enum Stored {
 /// All keys of one database.
 pub type Keyspace = BTreeMap<String, Stored>;
 
-/// Reads the database that the address names.
+/// Reads the database of a URL.
 pub fn read(url: &str) -> Keyspace {
     let mut server = redis::Client::open(url).unwrap().get_connection().unwrap();
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut server).unwrap();
@@ -49,7 +49,7 @@ fn convert<T: redis::FromRedisValue>(value: redis::Value) -> T {
     redis::from_redis_value(value).unwrap()
 }
 
-/// When a background job last ran: about the clients' lives, not about the volume.
+/// When a background job last ran: about the clients, not about the volume.
 const ELECTIONS: [&str; 5] = [
     "lastCleanupSessions",
     "lastCleanupFiles",
@@ -58,7 +58,7 @@ const ELECTIONS: [&str; 5] = [
     "lastCleanupChangelog",
 ];
 
-/// One normalised value per key, under a normalised key.
+/// Returns a normalised value for each normalised key.
 pub fn normalise(all: &Keyspace) -> Value {
     let mut ids = Ids::of(&shape(all));
     let acl = |id: u64| match all.get("acl") {
@@ -81,7 +81,7 @@ pub fn normalise(all: &Keyspace) -> Value {
             out.insert(name, value);
         }
     }
-    // Last: they are compared with every id there is.
+    // Last, since they are compared with every id in use.
     let counter = |name: &str| match all.get(name) {
         Some(Stored::Text(value)) => String::from_utf8_lossy(value).parse().unwrap_or(-1),
         _ => 0,
@@ -96,7 +96,7 @@ pub fn normalise(all: &Keyspace) -> Value {
     Value::Object(out)
 }
 
-/// The number of the last line; how many there are hangs on when ids were taken.
+/// Returns the number of the last log line; the number of lines depends on when ids were taken.
 fn last_line(all: &Keyspace) -> Value {
     match (all.get("txnLog"), all.get("txnLastLog")) {
         (Some(Stored::List(lines)), Some(Stored::Text(last))) => {
@@ -110,7 +110,7 @@ fn is_counter_of_ids(key: &str) -> bool {
     matches!(key, "nextinode" | "nextchunk" | "nextsession" | "nextTrash")
 }
 
-/// The inode of a key that has one: `c5_0` is (`c`, 5, `_0`).
+/// Splits off the inode of a key that has one: `c5_0` is (`c`, 5, `_0`).
 fn split(key: &str) -> Option<(&str, u64, &str)> {
     let digits = key.find(|c: char| c.is_ascii_digit())?;
     let (letters, rest) = key.split_at(digits);
@@ -182,11 +182,11 @@ fn of_inode(
 fn of_volume(key: &str, stored: &Stored, ids: &mut Ids) -> Value {
     let by_ino = |field: &[u8], ids: &mut Ids| ids.ino(number(field));
     match (key, stored) {
-        ("setting", Stored::Text(stored)) => setting::parse(stored),
+        ("setting", Stored::Text(stored)) => parse_setting(stored),
         ("allSessions", Stored::Sorted(sids)) => {
             json!(sids.keys().map(|sid| ids.sid(number(sid))).collect::<BTreeSet<_>>())
         }
-        // What a client says about itself: that it says it.
+        // A client's description of itself: only that it is there.
         ("sessionInfos", Stored::Hash(infos)) => map(infos, |sid, info| {
             let info: Map<String, Value> = serde_json::from_slice(info).unwrap();
             (ids.sid(number(sid)), json!(info.keys().collect::<BTreeSet<_>>()))
@@ -235,14 +235,14 @@ fn of_volume(key: &str, stored: &Stored, ids: &mut Ids) -> Value {
     }
 }
 
-/// `{sid}_{owner}`: the owner is a number of the kernel's choice.
+/// Normalises `{sid}_{owner}`; the kernel chooses the owner.
 fn of_holder(holder: &[u8], ids: &mut Ids) -> String {
     let holder = text(holder);
     let (sid, _) = holder.split_once('_').unwrap_or((&holder, ""));
     format!("{}, some owner", ids.sid(number(sid.as_bytes())))
 }
 
-/// POSIX lock ranges without the process id.
+/// Shows POSIX lock ranges without the process id.
 pub fn show_ranges(ranges: &[u8]) -> Value {
     let show = |range: &[u8]| {
         let mut fields = Fields(range);

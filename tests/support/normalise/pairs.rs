@@ -1,6 +1,6 @@
 //! The pairs of a TiKV volume, normalised.
 //!
-//! Keys are taken apart here on their own, not with the engine's code: it is what is judged.
+//! Keys are decoded here without the code of the engine, which these tests check.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 
 use super::ids::{Ids, Shape, Slice, show_delayed};
 use super::keyspace::show_ranges;
-use super::{Fields, attr, changelog, hex, setting, text};
+use super::{Fields, attr, changelog, hex, parse_setting, text};
 
 /// Every key of a volume, without its prefix.
 pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// One normalised value per key, under a normalised key.
+/// Returns a normalised value for each normalised key.
 pub fn normalise(all: &Pairs) -> Value {
     let mut ids = Ids::of(&shape(all));
     let acl = |id: u64| {
@@ -29,7 +29,7 @@ pub fn normalise(all: &Pairs) -> Value {
                 Some(shown) => shown,
                 None => continue,
             },
-            // In the order of their numbers, below.
+            // Handled below, in the order of their numbers.
             Some(b'X') if key.starts_with(b"XLOG") => continue,
             _ => of_volume(key, value, &mut ids),
         };
@@ -39,7 +39,7 @@ pub fn normalise(all: &Pairs) -> Value {
         out.insert(name, value);
     }
     out.insert("txnLog".to_owned(), json!(log(all, &mut ids)));
-    // Last: they are compared with every id there is.
+    // Last, since they are compared with every id in use.
     let counter = |name: &str| {
         all.get(format!("C{name}").as_bytes()).map_or(0, |value| little(value).cast_signed())
     };
@@ -98,8 +98,8 @@ fn of_inode(
     }
 }
 
-/// Not those of ids, nor those that say when a background job last ran: about the clients' lives,
-/// not about the volume.
+/// Not those of ids, nor those that say when a background job last ran: about the clients, not
+/// about the volume.
 fn of_counter(key: &[u8], value: &[u8]) -> Option<(String, Value)> {
     let name = text(key);
     let counts_ids =
@@ -110,7 +110,7 @@ fn of_counter(key: &[u8], value: &[u8]) -> Option<(String, Value)> {
 
 fn of_volume(key: &[u8], value: &[u8], ids: &mut Ids) -> (String, Value) {
     match (key[0], key.get(1), key.len()) {
-        (b's', ..) if key == b"setting" => ("setting".to_owned(), setting::parse(value)),
+        (b's', ..) if key == b"setting" => ("setting".to_owned(), parse_setting(value)),
         (b'D', _, 17) => {
             let length = Fields(&key[9..]).number(8);
             (format!("D{}:{length}", ids.ino(ino_of(key))), json!(value.len()))
@@ -136,7 +136,7 @@ fn of_volume(key: &[u8], value: &[u8], ids: &mut Ids) -> (String, Value) {
         (b'S', Some(b'E'), 10) => {
             (format!("SE{}", ids.sid(Fields(&key[2..]).number(8))), json!(value.len()))
         }
-        // What a client says about itself: that it says it.
+        // A client's description of itself: only that it is there.
         (b'S', Some(b'I'), 10) => {
             let info: Map<String, Value> = serde_json::from_slice(value).unwrap();
             let sid = ids.sid(Fields(&key[2..]).number(8));
@@ -170,7 +170,7 @@ fn plocks(mut value: &[u8], ids: &mut Ids) -> Value {
     json!(locks)
 }
 
-/// Lines by number; where a key is in the order of keys hangs on its shard.
+/// Returns the log lines by number; the order of keys depends on their shard.
 fn log(all: &Pairs, ids: &mut Ids) -> Vec<String> {
     let prefix = b"XLOG";
     let mut lines: Vec<(u64, &[u8])> = all
@@ -188,7 +188,7 @@ fn log(all: &Pairs, ids: &mut Ids) -> Vec<String> {
     changelog::show_all(lines, ids)
 }
 
-/// The inode behind the first letter.
+/// Returns the inode after the first letter.
 fn ino_of(key: &[u8]) -> u64 {
     little(&key[1..])
 }
@@ -197,7 +197,7 @@ fn little(raw: &[u8]) -> u64 {
     raw.iter().take(8).rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
 }
 
-/// A little-endian counter, and how many bytes it takes.
+/// Shows a little-endian counter and its length in bytes.
 fn number(value: &[u8]) -> Value {
     json!([value.len(), little(value).cast_signed()])
 }

@@ -7,12 +7,12 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Map, Value, json};
 
-use super::attr::DIR;
+use super::attr::{self, DIR};
 use super::ids::{Ids, Shape, Slice, show_delayed};
 use super::keyspace::show_ranges;
-use super::{changelog, hex, setting, text, times};
+use super::{changelog, hex, parse_setting, text};
 
-/// A value as SQLite keeps it. Text need not be UTF-8: what the Go client appends to a blob with
+/// A value as stored in SQLite. Text need not be UTF-8: what the Go client appends to a blob with
 /// `||` is stored as text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
@@ -49,7 +49,7 @@ pub fn read(file: &Path) -> Tables {
     all
 }
 
-/// Columns and indexes of every table: what another client relies on when it opens the file.
+/// Returns columns and indexes of every table, which another client relies on.
 pub fn schema(file: &Path) -> Value {
     let db = open(file);
     let mut out = Map::new();
@@ -72,7 +72,7 @@ pub fn schema(file: &Path) -> Value {
     Value::Object(out)
 }
 
-/// Rows by table, in an order of their own.
+/// Returns the normalised rows by table, sorted.
 pub fn normalise(all: &Tables) -> Value {
     let mut ids = Ids::of(&shape(all));
     let rules: BTreeMap<i64, String> =
@@ -86,7 +86,7 @@ pub fn normalise(all: &Tables) -> Value {
     }
     let log = rows(all, "change_log").map(|row| bytes(row, "entry"));
     out.insert("change_log".to_owned(), json!(changelog::show_all(log, &mut ids)));
-    // Last: they are compared with every id there is.
+    // Last, since they are compared with every id in use.
     out.insert("counter".to_owned(), counters(all, &ids));
     Value::Object(out)
 }
@@ -122,7 +122,7 @@ fn show_row(table: &str, row: &Row, ids: &mut Ids, rules: &BTreeMap<i64, String>
             ("chunk", "slices") => json!(Slice::show_all(bytes(row, column), ids)),
             ("delslices", "slices") => json!(show_delayed(bytes(row, column), ids)),
             ("plock", "records") => show_ranges(bytes(row, column)),
-            ("setting", "value") => setting::parse(bytes(row, column)),
+            ("setting", "value") => parse_setting(bytes(row, column)),
             ("session2", "info") => {
                 let info: Map<String, Value> = serde_json::from_slice(bytes(row, column)).unwrap();
                 json!(info.keys().collect::<BTreeSet<_>>())
@@ -140,13 +140,13 @@ fn show_row(table: &str, row: &Row, ids: &mut Ids, rules: &BTreeMap<i64, String>
         let is_dir = id(row, "type") == DIR;
         out.insert(
             "times".to_owned(),
-            times::show(is_dir, time("atime"), time("mtime"), time("ctime")),
+            attr::show_times(is_dir, time("atime"), time("mtime"), time("ctime")),
         );
     }
     Value::Object(out)
 }
 
-/// Whether a column says nothing about the volume.
+/// Returns whether a column is not about the volume.
 fn is_incidental(table: &str, column: &str) -> bool {
     match column {
         // Row numbers, which nothing refers to; the rules of an ACL are shown where they are used.
@@ -154,18 +154,19 @@ fn is_incidental(table: &str, column: &str) -> bool {
         // Clocks; those of a node are shown as an order.
         "deleted" | "expire" | "added" | "atime" | "mtime" | "ctime" | "atimensec"
         | "mtimensec" | "ctimensec" => true,
-        // A number of the kernel's choice.
+        // Chosen by the kernel.
         "owner" => matches!(table, "flock" | "plock"),
         _ => false,
     }
 }
 
-/// Storage classes by column. Text and blob look alike when read and are not equal in a query.
+/// Returns the storage classes by column. Text and blob look alike when read, but are not equal in a
+/// query.
 fn classes(all: &Tables, table: &str) -> Value {
     let mut classes: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (column, cell) in rows(all, table).flatten() {
         let class = match cell {
-            // Nothing looks a chunk up by its slices, so either will do.
+            // No query looks up a chunk by its slices, so either class is fine.
             Cell::Text(_) | Cell::Blob(_) if column == "slices" => "bytes",
             Cell::Null => "null",
             Cell::Integer(_) => "integer",
@@ -189,7 +190,7 @@ fn counters(all: &Tables, ids: &Ids) -> Value {
             "nextChunk" => json!(Ids::ahead("slice", value - 1, ids.last_slice())),
             "nextSession" => json!(Ids::ahead("session", value, ids.last_sid())),
             "nextTrash" => json!(Ids::ahead("hour", value, ids.last_hour())),
-            // When a background job last ran: about the clients' lives, not about the volume.
+            // When a background job last ran: about the clients, not about the volume.
             _ if name.starts_with("lastCleanup") || name == "nextCleanupSlices" => continue,
             _ => json!(value),
         };

@@ -1,5 +1,5 @@
-//! What `juicefs mdtest` does, done by this client: a tree of directories made by one task, then
-//! files created by all tasks in all of them, each task in an order of its own.
+//! The operations of `juicefs mdtest` by this client: one task creates a tree of directories, then all
+//! tasks create files in all of them, each in its own order.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +18,10 @@ pub const DIRS: usize = 3;
 pub const DEPTH: usize = 2;
 const ALL_DIRS: usize = 1 + DIRS + DIRS * DIRS;
 
-/// How long a directory's inode is remembered, as `mdtest` does.
+/// How long a directory's inode is cached, as in `mdtest`.
 const DIR_TTL: Duration = Duration::from_secs(1);
 
-/// Files of each task in each directory, for about `count` files a task.
+/// Returns the files of each task in each directory, for about `count` files per task.
 pub fn files_per_dir(count: usize) -> usize {
     (count / ALL_DIRS).max(1)
 }
@@ -83,7 +83,7 @@ fn below(dir: &[Name], name: &str) -> Result<Dir> {
     Ok(path)
 }
 
-/// Every directory after the one that it is in.
+/// Returns all directories, parents first.
 fn tree(root: &[Name]) -> Result<Vec<Dir>> {
     walk(root, DEPTH, &mut |_| {})
 }
@@ -105,7 +105,7 @@ fn walk(root: &[Name], depth: usize, arrange: &mut impl FnMut(&mut [usize])) -> 
     Ok(all)
 }
 
-/// Paths from the root, with directories remembered for a moment.
+/// Operations by path, with a short-lived cache of directories.
 struct Paths {
     meta: Arc<Meta>,
     caller: Caller,

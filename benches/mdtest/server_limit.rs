@@ -1,5 +1,5 @@
-//! What server and loopback can do at best: a bare GET of an attr's length, over one blocking
-//! socket, without any client around it.
+//! The limit of server and loopback: plain GETs of a value as long as an attr, over one blocking
+//! socket.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-/// As long as an attr.
+/// As long as a stored attr.
 const VALUE: [u8; 72] = [b'a'; 72];
 
-/// GETs a second with `width` of them in each write, the answers of all awaited before the next.
+/// Returns GETs per second, with `width` of them in each write, whose replies are awaited before the next.
 pub fn rate(port: u16, width: usize, count: usize) -> Result<f64> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_nodelay(true)?;
@@ -25,7 +25,7 @@ pub fn rate(port: u16, width: usize, count: usize) -> Result<f64> {
     for _ in 0..turns {
         stream.write_all(&question)?;
         stream.read_exact(&mut arrived)?;
-        ensure!(arrived == expected, "the server answered something else");
+        ensure!(arrived == expected, "unexpected reply of the server");
     }
     let rate = (turns * width) as f64 / start.elapsed().as_secs_f64();
     stream.write_all(b"DEL limit\r\n")?;

@@ -1,4 +1,4 @@
-//! The parts of the yardstick that can be tested without a volume.
+//! The parts of the comparison that can be tested without a volume.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::support::normalise::keyspace::{Keyspace, Stored, normalise};
 use super::support::timeout::{on_timeout, within};
 
 #[test]
-fn a_body_in_time_answers() {
+fn a_body_within_the_limit_returns_its_value() {
     assert_eq!(within(Duration::from_secs(5), || 7), 7);
 }
 
@@ -31,7 +31,7 @@ fn a_body_that_hangs_fails_and_is_cleaned_up() {
 
 #[test]
 #[should_panic(expected = "as it was")]
-fn a_panic_of_the_body_is_passed_on() {
+fn a_panic_of_the_body_is_propagated() {
     within(Duration::from_secs(5), || panic!("as it was"));
 }
 
@@ -44,7 +44,7 @@ fn a_program_that_hangs_fails_the_test() {
 }
 
 #[test]
-fn differences_are_named_by_their_place() {
+fn differences_name_their_path() {
     let one = json!({ "a": [1, { "b": 2 }], "c": "same", "d": 0 });
     let two = json!({ "a": [1, { "b": 3 }], "c": "same", "e": 0 });
     let expected = ["/a[1]/b: 2 != 3", "/d: 0 only on the left", "/e: 0 only on the right"];
@@ -58,7 +58,7 @@ fn log_of(line: &str) -> Value {
 }
 
 #[test]
-fn a_log_line_loses_clock_session_and_ids_only() {
+fn a_log_line_is_normalised_without_clock_session_and_ids() {
     for (line, shown) in [
         (
             "1794789868.461127873|CREATE(2,cl,0,0,1,438,18,,linux,true):12|(1,2)",
@@ -77,7 +77,7 @@ fn a_log_line_loses_clock_session_and_ids_only() {
 }
 
 #[test]
-fn a_counter_behind_an_id_in_use_is_a_difference() {
+fn a_counter_below_an_id_in_use_is_a_difference() {
     let volume = |counter: &str, entry: u8| {
         let entry = vec![1, 0, 0, 0, 0, 0, 0, 0, entry];
         normalise(&Keyspace::from([

@@ -1,8 +1,8 @@
-//! Throughput beside the plain limit of the same machine, measured in the same run.
+//! Throughput compared with a baseline: the plain limit of the same machine, measured in the same run.
 
-pub mod bare;
-pub mod bucket;
-pub mod place;
+pub mod bench_volume;
+pub mod encryption;
+pub mod plain_s3;
 
 use std::fmt;
 use std::future::Future;
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, SamplingMode, Throughput};
 use tokio::runtime::Runtime;
 
-/// Runs pairs of benchmarks and keeps what they moved for the table in the end.
-pub struct Beside {
+/// Runs pairs of benchmarks and collects their throughput for the table at the end.
+pub struct Comparison {
     criterion: Criterion,
     runtime: Arc<Runtime>,
     rows: Vec<Row>,
 }
 
-/// One case, against what it is held.
+/// One case and its baseline.
 struct Row {
     name: String,
     limit: &'static str,
@@ -29,10 +29,10 @@ struct Row {
     ratio: f64,
 }
 
-/// Seconds of a run of ours and of the plain one right after it.
+/// Seconds of a run of ours and of the plain run right after it.
 type Runs = Arc<Mutex<Vec<(f64, f64)>>>;
 
-impl Beside {
+impl Comparison {
     pub fn new() -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let criterion = Criterion::default()
@@ -47,8 +47,8 @@ impl Beside {
         Arc::clone(&self.runtime)
     }
 
-    /// Measures `ours` and `plain`, which both move `bytes`, by turns: whatever else the machine does
-    /// is in both. What each answers is tidied away by `tidy`, whose time does not count.
+    /// Measures `ours` and `plain`, which both move `bytes`, in turns, so that other load on the machine
+    /// affects both. `tidy` cleans up after each run; its time does not count.
     pub fn pair<O, P, T, A, B, C>(
         &mut self,
         name: &str,
@@ -68,13 +68,12 @@ impl Beside {
         let runtime = Arc::clone(&self.runtime);
         let mut group = self.criterion.benchmark_group(name);
         group.throughput(Throughput::Bytes(bytes));
-        // As many runs in each sample: some cases take long.
+        // The same number of runs in each sample, since some cases take long.
         group.sampling_mode(SamplingMode::Flat);
         group.bench_function("jfs", |bencher| {
             bencher.iter_custom(|count| {
                 let turns = take_turns(count, ours.clone(), plain.clone(), tidy.clone());
-                // In a task, as everything that waits in a mount: the main thread is not the
-                // runtime's.
+                // In a task, as in a mount: the main thread does not belong to the runtime.
                 match runtime.block_on(runtime.spawn(turns)) {
                     Ok(took) => {
                         let total = took.iter().map(|(ours, _)| ours).sum();
@@ -88,7 +87,7 @@ impl Beside {
         group.finish();
         let runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
         if runs.is_empty() {
-            // It was not chosen.
+            // The case was filtered out.
             return;
         }
         let rate = |seconds: f64| bytes as f64 / seconds;
@@ -102,7 +101,7 @@ impl Beside {
     }
 }
 
-impl fmt::Display for Beside {
+impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "| case | jfs, MiB/s | limit | MiB/s | ratio |")?;
         writeln!(f, "|---|--:|---|--:|--:|")?;
@@ -115,7 +114,7 @@ impl fmt::Display for Beside {
     }
 }
 
-/// Seconds of so many runs of both.
+/// Runs both in turns and returns their seconds.
 async fn take_turns<A, B, C>(
     count: u64,
     ours: impl Fn() -> A,

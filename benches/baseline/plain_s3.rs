@@ -1,4 +1,4 @@
-//! The SDK's S3 client, with nothing around it.
+//! The baseline for S3: the SDK's client, with nothing around it.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use bytes::Bytes;
 use futures::{FutureExt, StreamExt, stream};
 use jfs::object::Spec;
 
-/// Where blocks end.
+/// Size of a block.
 const BLOCK: usize = 4 << 20;
 
-/// What is fetched.
+/// What to fetch.
 pub enum Plan {
-    /// Every object, so many at once.
+    /// Every object, this many at once.
     Blocks(usize),
     /// Ranges of the objects laid end to end, one after the other.
     Ranges(Vec<usize>, usize),
 }
 
-/// A client of the server that a bucket's address names.
+/// Returns a client for the server of the bucket.
 pub fn client(spec: &Spec, access: &str, secret: &str) -> Client {
     let endpoint = spec.bucket.rsplit_once('/').map_or(spec.bucket.as_str(), |(host, _)| host);
     let http = aws_smithy_http_client::Builder::new()
@@ -59,7 +59,7 @@ pub async fn read(client: Client, bucket: String, keys: Arc<[String]>, plan: Pla
     }
 }
 
-/// Puts bodies, so many at once.
+/// Uploads bodies, this many at once.
 pub async fn write(client: Client, bucket: String, bodies: Arc<[Bytes]>, at_once: usize) {
     let mut puts = Vec::new();
     for (index, body) in bodies.iter().enumerate() {

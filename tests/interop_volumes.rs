@@ -1,5 +1,4 @@
-//! Volumes, sessions, usage and quotas as the Go client sees what we wrote, and the other way
-//! round.
+//! Volumes, sessions, usage and quotas written by one client and used by the other.
 #![cfg(test)]
 
 mod support;
@@ -13,7 +12,7 @@ use jfs::meta::record::{FileKind, QuotaKey, Setting};
 use jfs::meta::{
     AttrSet, Caller, EntryRef, Ino, Limits, Meta, Name, NodeKind, Options, RenameMode,
 };
-use support::juicefs::Volume as Peer;
+use support::juicefs::Volume as GoVolume;
 use support::store::{Store, quiet};
 use support::timeout::{MOUNTED, within};
 use tokio::task::block_in_place;
@@ -36,20 +35,20 @@ macro_rules! on_every_engine {
 }
 
 on_every_engine! {
-    a_volume_we_format_is_one_for_the_go_client,
-    a_volume_it_formats_is_one_for_us,
-    our_session_is_in_its_status,
-    it_cleans_up_after_us,
-    we_clean_up_after_it,
-    a_setting_it_changes_reaches_us,
-    a_setting_we_change_reaches_it,
-    usage_we_keep_is_right_for_its_fsck,
-    a_quota_we_set_is_a_quota_for_it,
-    a_quota_it_sets_is_a_quota_for_us,
-    owners_we_count_are_right_for_its_check,
+    a_volume_formatted_by_us_works_with_go,
+    a_volume_formatted_by_go_works_with_us,
+    go_status_shows_our_session,
+    go_cleans_up_after_us,
+    we_clean_up_after_go,
+    we_see_a_setting_changed_by_go,
+    go_sees_a_setting_changed_by_us,
+    go_fsck_accepts_our_usage,
+    go_enforces_a_quota_set_by_us,
+    we_enforce_a_quota_set_by_go,
+    go_quota_check_accepts_our_usage_of_owners,
 }
 
-/// A test that mounts has a thread of its own and a time limit.
+/// Runs a test that mounts on its own thread, with a time limit.
 fn run<F: Future<Output = ()>>(body: impl FnOnce() -> F + Send + 'static) {
     within(MOUNTED, || tokio::runtime::Runtime::new().unwrap().block_on(body()));
 }
@@ -69,33 +68,34 @@ async fn create(meta: &Meta, caller: &Caller, dir: Ino, text: &str) -> Ino {
     meta.mknod(caller, dir, &name(text), node, 0o644, 0).await.unwrap().0
 }
 
-/// The volume for the Go client, formatted by us.
-async fn format(store: &Store, change: impl FnOnce(&mut Setting)) -> Peer {
-    let peer = Peer::existing(store.url());
-    let bucket = format!("{}/bucket/", peer.folder().display());
+/// Formats a volume with our client, and returns it for the Go client.
+async fn format(store: &Store, change: impl FnOnce(&mut Setting)) -> GoVolume {
+    let go_volume = GoVolume::existing(store.url());
+    let bucket = format!("{}/bucket/", go_volume.folder().display());
     store
         .format(|setting| {
             setting.bucket = bucket;
             change(setting);
         })
         .await;
-    peer
+    go_volume
 }
 
-async fn a_volume_we_format_is_one_for_the_go_client(store: Store) {
-    let peer = format(&store, |setting| {
+async fn a_volume_formatted_by_us_works_with_go(store: Store) {
+    let go_volume = format(&store, |setting| {
         setting.secret_key = Secret::new("sesame");
         setting.access_key = "open".to_owned();
         setting.capacity = 1 << 30;
     })
     .await;
-    let status = block_in_place(|| peer.status());
+    let status = block_in_place(|| go_volume.status());
     assert_eq!(status["Setting"]["Name"], "vol");
     assert_eq!(status["Setting"]["Capacity"], 1 << 30);
     assert_eq!(status["Setting"]["KeyEncrypted"], true);
     assert_eq!(status["Setting"]["SecretKey"], "removed");
-    // It decrypts our secrets when it writes them again under its own cipher.
-    block_in_place(|| peer.run("config", &["--session-token", "token", "--force", "--yes"])).ok();
+    // The Go client decrypts our secrets, and writes them back with its own encryption.
+    block_in_place(|| go_volume.run("config", &["--session-token", "token", "--force", "--yes"]))
+        .ok();
     let mut setting = store.open().await.stored_setting().await.unwrap().unwrap();
     setting.decrypt().unwrap();
     assert_eq!(setting.secret_key.expose(), "sesame");
@@ -103,38 +103,38 @@ async fn a_volume_we_format_is_one_for_the_go_client(store: Store) {
     let meta = store.start().await;
     mkdir(&meta, ROOT, "d").await;
     meta.close().await.unwrap();
-    block_in_place(|| peer.fsck());
+    block_in_place(|| go_volume.fsck());
 }
 
-async fn a_volume_it_formats_is_one_for_us(store: Store) {
-    let peer = block_in_place(|| Peer::format(store.url(), &["--trash-days", "3"]));
+async fn a_volume_formatted_by_go_works_with_us(store: Store) {
+    let go_volume = block_in_place(|| GoVolume::format(store.url(), &["--trash-days", "3"]));
     let meta = store.start().await;
     assert_eq!(meta.context().setting().trash_days, 3);
     mkdir(&meta, ROOT, "d").await;
-    // What it wrote, we write again byte for byte.
+    // We encode the setting to the same bytes as the Go client.
     let raw = meta.engine().load_setting().await.unwrap().unwrap();
     assert_eq!(Setting::decode(&raw).unwrap().encode().unwrap(), raw);
     meta.close().await.unwrap();
-    block_in_place(|| peer.fsck());
+    block_in_place(|| go_volume.fsck());
 }
 
-async fn our_session_is_in_its_status(store: Store) {
-    let peer = format(&store, |_| {}).await;
+async fn go_status_shows_our_session(store: Store) {
+    let go_volume = format(&store, |_| {}).await;
     let meta = store.start_with(Options { mount_point: "/mnt/x".into(), ..quiet() }).await;
-    let status = block_in_place(|| peer.status());
+    let status = block_in_place(|| go_volume.status());
     let sessions = status["Sessions"].as_array().unwrap();
     assert_eq!(sessions.len(), 1, "{status}");
     assert_eq!(sessions[0]["Sid"], 1);
     assert_eq!(sessions[0]["Version"], CLIENT_VERSION);
     assert_eq!(sessions[0]["MountPoint"], "/mnt/x");
     assert_eq!(sessions[0]["ProcessID"], std::process::id());
-    // A version it cannot parse would make it ask for confirmation, and end without an answer.
-    block_in_place(|| peer.run("config", &["--min-client-version", "1.2.0"])).ok();
+    // With a version that it cannot parse, it would ask for confirmation and fail.
+    block_in_place(|| go_volume.run("config", &["--min-client-version", "1.2.0"])).ok();
     meta.close().await.unwrap();
-    assert!(block_in_place(|| peer.status())["Sessions"].as_array().unwrap().is_empty());
+    assert!(block_in_place(|| go_volume.status())["Sessions"].as_array().unwrap().is_empty());
 }
 
-/// A file that was removed while open in a session that has expired.
+/// Leaves a removed open file behind in an expired session.
 async fn leave_behind(meta: &Arc<Meta>) -> Ino {
     let root = Caller::root();
     let made = meta.create(&root, ROOT, &name("open"), 0o644, 0, true).await;
@@ -145,14 +145,14 @@ async fn leave_behind(meta: &Arc<Meta>) -> Ino {
     ino
 }
 
-async fn it_cleans_up_after_us(store: Store) {
-    let peer = format(&store, |_| {}).await;
+async fn go_cleans_up_after_us(store: Store) {
+    let go_volume = format(&store, |_| {}).await;
     let meta = store.start().await;
     let ino = leave_behind(&meta).await;
     block_in_place(|| {
-        let mount = peer.mount_with_jobs(&["--heartbeat", "1s"]);
+        let mount = go_volume.mount_with_jobs(&["--heartbeat", "1s"]);
         let cleaned = support::command::poll(Duration::from_secs(20), || {
-            peer.status()["Sessions"].as_array().unwrap().iter().all(|it| it["Sid"] != 1)
+            go_volume.status()["Sessions"].as_array().unwrap().iter().all(|it| it["Sid"] != 1)
         });
         assert!(cleaned, "{}", mount.log());
         mount.unmount();
@@ -164,14 +164,14 @@ async fn it_cleans_up_after_us(store: Store) {
     assert_eq!(gone, [jfs::meta::engine::Record::Attr(None)]);
 }
 
-async fn we_clean_up_after_it(store: Store) {
-    let peer = format(&store, |setting| setting.trash_days = 0).await;
+async fn we_clean_up_after_go(store: Store) {
+    let go_volume = format(&store, |setting| setting.trash_days = 0).await;
     let meta = store.start().await;
-    // Its fsck does not bear a root that was never counted.
+    // The fsck of the Go client fails on a root without recorded usage.
     mkdir(&meta, ROOT, "d").await;
     let ino = block_in_place(|| {
         use std::os::unix::fs::MetadataExt;
-        let mount = peer.mount(&["--heartbeat", "1s"]);
+        let mount = go_volume.mount(&["--heartbeat", "1s"]);
         let file = std::fs::File::create(mount.path().join("open")).unwrap();
         std::fs::remove_file(mount.path().join("open")).unwrap();
         let ino = file.metadata().unwrap().ino();
@@ -186,42 +186,42 @@ async fn we_clean_up_after_it(store: Store) {
     assert!(engine.session(sid).await.unwrap().is_none());
     assert!(engine.sustained(sid).await.unwrap().is_empty());
     meta.close().await.unwrap();
-    block_in_place(|| peer.fsck());
+    block_in_place(|| go_volume.fsck());
 }
 
-async fn a_setting_it_changes_reaches_us(store: Store) {
-    let peer = format(&store, |_| {}).await;
+async fn we_see_a_setting_changed_by_go(store: Store) {
+    let go_volume = format(&store, |_| {}).await;
     let meta = store.start().await;
     let changes = meta.setting_changes();
-    block_in_place(|| peer.run("config", &["--inodes", "1000", "--yes"])).ok();
+    block_in_place(|| go_volume.run("config", &["--inodes", "1000", "--yes"])).ok();
     meta.heartbeat().await.unwrap();
     assert!(changes.has_changed().unwrap());
     assert_eq!(meta.context().setting().inodes, 1000);
     meta.close().await.unwrap();
 }
 
-async fn a_setting_we_change_reaches_it(store: Store) {
-    let peer = block_in_place(|| Peer::format(store.url(), &["--trash-days", "0"]));
+async fn go_sees_a_setting_changed_by_us(store: Store) {
+    let go_volume = block_in_place(|| GoVolume::format(store.url(), &["--trash-days", "0"]));
     let meta = store.open().await;
     let mut setting = meta.stored_setting().await.unwrap().unwrap();
     setting.trash_days = 2;
     setting.upload_limit = 100;
     meta.init(setting, false).await.unwrap();
     meta.close().await.unwrap();
-    let status = block_in_place(|| peer.status());
+    let status = block_in_place(|| go_volume.status());
     assert_eq!(status["Setting"]["TrashDays"], 2);
     assert_eq!(status["Setting"]["UploadLimit"], 100);
     block_in_place(|| {
-        let mount = peer.mount(&[]);
+        let mount = go_volume.mount(&[]);
         std::fs::write(mount.path().join("f"), "x").unwrap();
         std::fs::remove_file(mount.path().join("f")).unwrap();
         mount.unmount();
-        peer.fsck();
+        go_volume.fsck();
     });
 }
 
-/// Some of everything that changes usage.
-async fn shuffle(meta: &Arc<Meta>, dir: Ino) {
+/// Runs operations of every kind that change usage.
+async fn change_usage(meta: &Arc<Meta>, dir: Ino) {
     let root = Caller::root();
     let (a, b) = (mkdir(meta, dir, "a").await, mkdir(meta, dir, "b").await);
     for i in 0..5 {
@@ -246,55 +246,55 @@ async fn shuffle(meta: &Arc<Meta>, dir: Ino) {
     meta.rmdir(&root, a, &name("gone")).await.unwrap();
 }
 
-async fn usage_we_keep_is_right_for_its_fsck(store: Store) {
-    let peer = format(&store, |_| {}).await;
+async fn go_fsck_accepts_our_usage(store: Store) {
+    let go_volume = format(&store, |_| {}).await;
     let meta = store.start().await;
-    shuffle(&meta, ROOT).await;
+    change_usage(&meta, ROOT).await;
     meta.close().await.unwrap();
     let status = block_in_place(|| {
-        peer.fsck();
-        peer.status()
+        go_volume.fsck();
+        go_volume.status()
     });
     let (space, inodes) = (status["Statistic"]["UsedSpace"].as_u64(), &status["Statistic"]);
-    // Its repair recounts the volume: it must not find anything to change.
+    // The repair recounts the volume, and must not find anything to change.
     block_in_place(|| {
         let options = ["--path", "/", "--recursive", "--repair", "--sync-dir-stat"];
-        peer.run("fsck", &options).ok();
-        let after = peer.status();
+        go_volume.run("fsck", &options).ok();
+        let after = go_volume.status();
         assert_eq!(after["Statistic"]["UsedSpace"].as_u64(), space);
         assert_eq!(&after["Statistic"], inodes);
     });
 }
 
-async fn a_quota_we_set_is_a_quota_for_it(store: Store) {
-    let peer = format(&store, |_| {}).await;
+async fn go_enforces_a_quota_set_by_us(store: Store) {
+    let go_volume = format(&store, |_| {}).await;
     let meta = store.start().await;
     let dir = mkdir(&meta, ROOT, "d").await;
     create(&meta, &Caller::root(), dir, "f").await;
     let limits = Limits { space: Some(1 << 30), inodes: Some(20) };
     meta.quota_set(QuotaKey::Dir(dir), limits, false).await.unwrap();
-    shuffle(&meta, dir).await;
+    change_usage(&meta, dir).await;
     meta.close().await.unwrap();
     block_in_place(|| {
-        let shown = peer.quota("get", &["--path", "/d"]).ok().stdout;
+        let shown = go_volume.quota("get", &["--path", "/d"]).ok().stdout;
         assert!(shown.contains("1.0 GiB") && shown.contains("20"), "{shown}");
-        peer.quota_check("/d");
-        let mount = peer.mount(&[]);
+        go_volume.quota_check("/d");
+        let mount = go_volume.mount(&[]);
         let made = (0..30)
             .try_for_each(|i| std::fs::File::create(mount.path().join(format!("d/{i}"))).map(drop));
         assert_eq!(made.unwrap_err().raw_os_error(), Some(nix::libc::EDQUOT));
         mount.unmount();
-        peer.quota_check("/d");
+        go_volume.quota_check("/d");
     });
 }
 
-async fn a_quota_it_sets_is_a_quota_for_us(store: Store) {
-    let peer = format(&store, |_| {}).await;
+async fn we_enforce_a_quota_set_by_go(store: Store) {
+    let go_volume = format(&store, |_| {}).await;
     let meta = store.start().await;
     let dir = mkdir(&meta, ROOT, "d").await;
     create(&meta, &Caller::root(), dir, "f").await;
     meta.flush().await.unwrap();
-    block_in_place(|| peer.quota("set", &["--path", "/d", "--inodes", "3"])).ok();
+    block_in_place(|| go_volume.quota("set", &["--path", "/d", "--inodes", "3"])).ok();
     meta.heartbeat().await.unwrap();
     create(&meta, &Caller::root(), dir, "g").await;
     create(&meta, &Caller::root(), dir, "h").await;
@@ -302,11 +302,11 @@ async fn a_quota_it_sets_is_a_quota_for_us(store: Store) {
     let full = meta.mknod(&Caller::root(), dir, &name("i"), node, 0o644, 0).await;
     assert!(matches!(full, Err(jfs::Error::QuotaExceeded)), "{full:?}");
     meta.close().await.unwrap();
-    block_in_place(|| peer.quota_check("/d"));
+    block_in_place(|| go_volume.quota_check("/d"));
 }
 
-async fn owners_we_count_are_right_for_its_check(store: Store) {
-    let peer = format(&store, |_| {}).await;
+async fn go_quota_check_accepts_our_usage_of_owners(store: Store) {
+    let go_volume = format(&store, |_| {}).await;
     let meta = store.start().await;
     let ann = Caller::user(1000, 100);
     create(&meta, &ann, ROOT, "before").await;
@@ -318,5 +318,5 @@ async fn owners_we_count_are_right_for_its_check(store: Store) {
     let set = AttrSet { uid: Some(1001), gid: Some(101), ..AttrSet::default() };
     meta.setattr(&Caller::root(), file, set).await.unwrap();
     meta.close().await.unwrap();
-    block_in_place(|| peer.quota("check", &[])).ok();
+    block_in_place(|| go_volume.quota("check", &[])).ok();
 }

@@ -1,4 +1,4 @@
-//! The stores that volumes are made in.
+//! The metadata stores of the volumes.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use tempfile::TempDir;
 use super::support::normalise::{keyspace, tables};
 use super::support::redis::RedisServer;
 
-/// Where a volume keeps its metadata.
-pub trait Engine {
+/// The metadata store of one volume.
+pub trait MetadataStore {
     fn url(&self) -> String;
-    /// Takes ids away, as another client would.
+    /// Advances the id counters, as another client would.
     fn burn_ids(&self, count: u32);
     fn normalised(&self) -> Value;
 }
@@ -28,7 +28,7 @@ impl Sqlite {
     }
 }
 
-impl Engine for Sqlite {
+impl MetadataStore for Sqlite {
     fn url(&self) -> String {
         format!("sqlite3://{}", self.file().display())
     }
@@ -54,7 +54,7 @@ impl Redis {
     }
 }
 
-impl Engine for Redis {
+impl MetadataStore for Redis {
     fn url(&self) -> String {
         self.0.clone()
     }

@@ -1,9 +1,9 @@
-//! Shapes of volumes: how blocks are packed, named and spread.
+//! Formats of volumes: compression, encryption, naming and sharding of blocks.
 
 use std::path::Path;
 
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
+pub struct VolumeFormat {
     pub compression: &'static str,
     pub cipher: Option<&'static str>,
     pub hash_prefix: bool,
@@ -13,26 +13,26 @@ pub struct Shape {
 
 const BLOCKS: [u64; 4] = [64 << 10, 1 << 20, 4 << 20, 16 << 20];
 
-/// Every naming and spreading of blocks packed in one way; the sizes of blocks take turns, so that
-/// each meets every compression, cipher, naming and spreading.
-pub fn shapes(compression: &'static str, cipher: Option<&'static str>) -> Vec<Shape> {
+/// Returns every combination of naming and sharding for one compression and cipher. The block sizes
+/// rotate, so that each is combined with every compression, cipher, naming and sharding.
+pub fn formats_with(compression: &'static str, cipher: Option<&'static str>) -> Vec<VolumeFormat> {
     let turn = ["none", "lz4", "zstd"].iter().position(|name| *name == compression).unwrap()
         + [None, Some("aes256gcm-rsa"), Some("chacha20-rsa")]
             .iter()
             .position(|name| *name == cipher)
             .unwrap();
-    let mut shapes = Vec::new();
+    let mut formats = Vec::new();
     for hash_prefix in [false, true] {
         for shards in [1, 3] {
-            let block = BLOCKS[(turn + shapes.len()) % BLOCKS.len()];
-            shapes.push(Shape { compression, cipher, hash_prefix, shards, block });
+            let block = BLOCKS[(turn + formats.len()) % BLOCKS.len()];
+            formats.push(VolumeFormat { compression, cipher, hash_prefix, shards, block });
         }
     }
-    shapes
+    formats
 }
 
-impl Shape {
-    /// As `format` takes them, of either client.
+impl VolumeFormat {
+    /// Returns the options of `format`, which are the same for both clients.
     pub fn options(&self, key: &Path) -> Vec<String> {
         let mut options = vec![
             "--compress".to_owned(),

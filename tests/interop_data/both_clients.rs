@@ -12,33 +12,33 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::edits::{Case, Edit, cases};
-use super::ours::Ours;
+use super::our_client::OurClient;
 use super::s3::{ACCESS_KEY, S3Server, SECRET_KEY};
-use super::shape::{Shape, shapes};
 use super::support::command::{poll, run};
 use super::support::juicefs::{Volume, command};
 use super::support::redis::RedisServer;
 use super::support::timeout::within;
+use super::volume_format::{VolumeFormat, formats_with};
 
-/// For the volumes of one test, on a busy machine.
+/// Time limit of one test, on a busy machine.
 const LIMIT: Duration = Duration::from_mins(8);
-/// For one command.
-const COMMAND: Duration = Duration::from_mins(1);
+/// Time limit of one command.
+const COMMAND_LIMIT: Duration = Duration::from_mins(1);
 
-macro_rules! on_shapes {
+macro_rules! on_formats {
     ($($name:ident: $compression:literal, $cipher:expr;)*) => {
         $(#[test]
         fn $name() {
             within(LIMIT, || {
-                for (turn, shape) in shapes($compression, $cipher).into_iter().enumerate() {
-                    each_reads_what_the_other_wrote(shape, turn);
+                for (turn, format) in formats_with($compression, $cipher).into_iter().enumerate() {
+                    each_reads_what_the_other_wrote(format, turn);
                 }
             });
         })*
     };
 }
 
-on_shapes! {
+on_formats! {
     plain_blocks: "none", None;
     plain_blocks_with_aes: "none", Some("aes256gcm-rsa");
     plain_blocks_with_chacha: "none", Some("chacha20-rsa");
@@ -50,65 +50,65 @@ on_shapes! {
     zstd_blocks_with_chacha: "zstd", Some("chacha20-rsa");
 }
 
-/// Formatted by either, mounted by the Go client while ours has it open.
-fn each_reads_what_the_other_wrote(shape: Shape, turn: usize) {
+/// Runs one volume: formatted by either client, mounted by the Go client while ours has it open.
+fn each_reads_what_the_other_wrote(format: VolumeFormat, turn: usize) {
     let folder = TempDir::new().unwrap();
     let url = match turn % 2 {
         0 => RedisServer::shared().fresh_url(),
         _ => format!("sqlite3://{}/meta.db", folder.path().display()),
     };
-    format(&url, shape, folder.path(), turn);
+    format_volume(&url, format, folder.path(), turn);
     let go = Volume::existing(&url);
     let runtime = Runtime::new().unwrap();
-    let ours = runtime.block_on(Ours::open(&url));
+    let ours = runtime.block_on(OurClient::open(&url));
     let mount = go.mount(&[]);
-    let files = cases(shape.block);
+    let files = cases(format.block);
     for case in &files {
-        make(&mount.path().join(format!("theirs-{case:?}")), case);
-        runtime.block_on(ours.make(&format!("ours-{case:?}"), case));
+        write_file(&mount.path().join(format!("theirs-{case:?}")), case);
+        runtime.block_on(ours.write_file(&format!("ours-{case:?}"), case));
     }
     for case in &files {
         let expected = case.expected();
         let theirs = runtime.block_on(ours.read(&format!("theirs-{case:?}")));
-        same(&theirs, &expected, &format!("{shape:?}: their {case:?} by us"));
+        assert_same_bytes(&theirs, &expected, &format!("{format:?}: their {case:?} by us"));
         let own = runtime.block_on(ours.read(&format!("ours-{case:?}")));
-        same(&own, &expected, &format!("{shape:?}: our {case:?} by us"));
+        assert_same_bytes(&own, &expected, &format!("{format:?}: our {case:?} by us"));
         let path = mount.path().join(format!("ours-{case:?}"));
-        let theirs = read_by_go(&path, &expected, shape);
-        same(&theirs, &expected, &format!("{shape:?}: our {case:?} by them"));
+        let theirs = read_by_go(&path, &expected, format);
+        assert_same_bytes(&theirs, &expected, &format!("{format:?}: our {case:?} by them"));
     }
     for case in files.iter().skip(1).step_by(2) {
         runtime.block_on(ours.remove(&format!("theirs-{case:?}")));
         fs::remove_file(mount.path().join(format!("ours-{case:?}"))).unwrap();
     }
-    // Both may be compacting what was just read; a client that ends in the middle leaves objects.
+    // Both may be compacting what was just read; a client that stops in the middle leaves objects.
     runtime.block_on(ours.idle());
-    poll(COMMAND, || leftovers(&url).is_none());
+    poll(COMMAND_LIMIT, || leftovers(&url).is_none());
     mount.unmount();
     runtime.block_on(ours.close());
     go.fsck();
-    assert_eq!(leftovers(&url), None, "{shape:?}");
+    assert_eq!(leftovers(&url), None, "{format:?}");
 }
 
-/// What `gc` finds that should not be there, young objects included.
+/// Returns the output of `gc` if it finds leftovers, young objects included.
 fn leftovers(url: &str) -> Option<String> {
     let mut gc = command(&["gc", url]);
     gc.env("JFS_GC_SKIPPEDTIME", "0");
-    let gc = run(gc, COMMAND).ok();
-    let said = format!("{}{}", gc.stdout, gc.stderr);
+    let gc = run(gc, COMMAND_LIMIT).ok();
+    let output = format!("{}{}", gc.stdout, gc.stderr);
     let nothing = ["0 pending delete (", " 0 leaked (", " 0 delslices (", " 0 delfiles ("];
-    (!nothing.iter().all(|part| said.contains(part))).then_some(said)
+    (!nothing.iter().all(|part| output.contains(part))).then_some(output)
 }
 
-/// What the Go client reads of our file. On a volume with zstd, some bytes right behind a fragment are
-/// wrong now and then, also in files of its own; another look is right. What we wrote wrong would be
-/// wrong at every look.
-fn read_by_go(path: &Path, expected: &[u8], shape: Shape) -> Vec<u8> {
-    let looks = if shape.compression == "zstd" { 20 } else { 1 };
+/// Reads our file with the Go client. With zstd it sometimes returns wrong bytes right after a fragment,
+/// also in its own files, and the right ones when it reads again. An error of ours would be there at
+/// every attempt.
+fn read_by_go(path: &Path, expected: &[u8], format: VolumeFormat) -> Vec<u8> {
+    let attempts = if format.compression == "zstd" { 20 } else { 1 };
     let mut found = Vec::new();
-    for _ in 0..looks {
+    for _ in 0..attempts {
         let mut options = OpenOptions::new();
-        // Past the page cache, which keeps what was wrong.
+        // O_DIRECT, since the page cache would keep the wrong bytes.
         let mut file = options.read(true).custom_flags(OFlag::O_DIRECT.bits()).open(path).unwrap();
         found.clear();
         file.read_to_end(&mut found).unwrap();
@@ -120,7 +120,7 @@ fn read_by_go(path: &Path, expected: &[u8], shape: Shape) -> Vec<u8> {
 }
 
 #[track_caller]
-fn same(found: &[u8], expected: &[u8], what: &str) {
+fn assert_same_bytes(found: &[u8], expected: &[u8], what: &str) {
     if found == expected {
         return;
     }
@@ -131,17 +131,17 @@ fn same(found: &[u8], expected: &[u8], what: &str) {
     panic!("{what}: {length} bytes of {wanted}, {count} differ from {first:?} to {last:?}");
 }
 
-/// The Go client formats every other volume.
-fn format(url: &str, shape: Shape, folder: &Path, turn: usize) {
+/// Formats the volume: half of the formats with the Go client, half with ours.
+fn format_volume(url: &str, format: VolumeFormat, folder: &Path, turn: usize) {
     let mut program = if turn < 2 { command(&[]) } else { jfs_mount() };
     program.args(["format", url, "volume"]);
-    // Names that begin with a hash are made for stores like S3.
-    if shape.hash_prefix {
+    // Hashed prefixes are meant for stores like S3.
+    if format.hash_prefix {
         static SERVER: OnceLock<S3Server> = OnceLock::new();
         let server = SERVER.get_or_init(S3Server::start);
         let name = format!("b{}", uuid::Uuid::new_v4().simple());
-        let bucket = if shape.shards > 1 {
-            (0..shape.shards).for_each(|shard| drop(server.bucket(&format!("{name}-{shard}"))));
+        let bucket = if format.shards > 1 {
+            (0..format.shards).for_each(|shard| drop(server.bucket(&format!("{name}-{shard}"))));
             server.address(&format!("{name}-%d"))
         } else {
             server.bucket(&name)
@@ -149,12 +149,12 @@ fn format(url: &str, shape: Shape, folder: &Path, turn: usize) {
         program.args(["--storage", "s3", "--bucket", &bucket, "--access-key", ACCESS_KEY]);
         program.env("SECRET_KEY", SECRET_KEY);
     } else {
-        let shard = if shape.shards > 1 { "-%d" } else { "" };
+        let shard = if format.shards > 1 { "-%d" } else { "" };
         let bucket = format!("{}/bucket{shard}", folder.display());
         program.args(["--storage", "file", "--bucket", &bucket]);
     }
-    program.args(shape.options(&key()));
-    run(program, COMMAND).ok();
+    program.args(format.options(&key()));
+    run(program, COMMAND_LIMIT).ok();
 }
 
 fn jfs_mount() -> std::process::Command {
@@ -167,8 +167,8 @@ fn key() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/object/encrypt/golden/pkcs1.pem")
 }
 
-/// Makes a file by its edits, through a mount.
-fn make(path: &Path, case: &Case) {
+/// Applies the edits of a case to a file on a mount.
+fn write_file(path: &Path, case: &Case) {
     let file = File::create(path).unwrap();
     for (index, edit) in case.edits.iter().enumerate() {
         match *edit {

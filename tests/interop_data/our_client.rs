@@ -1,4 +1,4 @@
-//! Files through our reader and writer.
+//! Files read and written by our client.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use super::edits::{Case, Edit};
 const PUNCH: FallocateFlags =
     FallocateFlags::FALLOC_FL_KEEP_SIZE.union(FallocateFlags::FALLOC_FL_PUNCH_HOLE);
 
-/// Bytes asked for at once: what the kernel would.
+/// Bytes of one read, as the kernel requests them.
 const REQUEST: u32 = 1 << 20;
 
 /// A session of ours on a volume.
-pub struct Ours {
+pub struct OurClient {
     meta: Arc<Meta>,
     volume: Arc<Volume>,
     content: Arc<Content>,
 }
 
-impl Ours {
+impl OurClient {
     pub async fn open(url: &str) -> Self {
         let options = Options { no_background_jobs: true, ..Options::default() };
         let meta = Meta::connect(url, options).await.unwrap();
@@ -34,8 +34,8 @@ impl Ours {
         Self { meta, volume, content }
     }
 
-    /// Makes a file by its edits.
-    pub async fn make(&self, name: &str, case: &Case) {
+    /// Applies the edits of a case to a new file.
+    pub async fn write_file(&self, name: &str, case: &Case) {
         let root = Caller::root();
         let name = Name::new(name).unwrap();
         let made = self.meta.create(&root, Ino::ROOT, &name, 0o644, 0, true).await;
@@ -60,7 +60,7 @@ impl Ours {
         self.meta.close_file(ino).await.unwrap();
     }
 
-    /// All of a file.
+    /// Reads a whole file.
     pub async fn read(&self, name: &str) -> Vec<u8> {
         let root = Caller::root();
         let name = Name::new(name).unwrap();
@@ -81,12 +81,12 @@ impl Ours {
         bytes
     }
 
-    /// Removes a file for good, its data included.
+    /// Removes a file and its data.
     pub async fn remove(&self, name: &str) {
         self.meta.unlink(&Caller::root(), Ino::ROOT, &Name::new(name).unwrap()).await.unwrap();
     }
 
-    /// Waits for what this client deletes and compacts.
+    /// Waits until this client has nothing left to delete or compact.
     pub async fn idle(&self) {
         self.meta.idle().await;
     }

@@ -1,4 +1,4 @@
-//! Encryption for benches: the key of the tests, and the ciphers without us in between.
+//! Encrypted stores for benchmarks, and the plain ciphers as their baseline.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ pub const CIPHERS: [(&str, &Algorithm); 2] =
 
 const KEY: &str = include_str!("../../src/object/encrypt/golden/pkcs1.pem");
 
-/// A store whose bodies are encrypted.
+/// Returns a store that encrypts its objects.
 pub fn encrypted(objects: Arc<dyn ObjectStore>, algo: &str) -> Result<Arc<dyn ObjectStore>> {
     let encryption =
         Encryption { algo: algo.to_owned(), key: Secret::new(KEY), passphrase: Secret::default() };
     Ok(Arc::new(Encrypted::new(objects, &encryption)?))
 }
 
-/// The cipher alone.
+/// Returns a key for the plain cipher.
 pub fn key(cipher: &'static Algorithm) -> Result<LessSafeKey> {
     Ok(LessSafeKey::new(UnboundKey::new(cipher, &[7; 32]).ok().context("a key of 32 bytes")?))
 }

@@ -1,4 +1,4 @@
-//! A volume for benches: metadata in memory, objects wherever the case wants them.
+//! A volume for benchmarks: metadata in memory, objects in any store.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use uuid::Uuid;
 pub const MIB: usize = 1 << 20;
 pub const BLOCK: usize = 4 * MIB;
 
-/// What of a volume a case chooses.
-pub struct Choice {
+/// The parts of a volume that differ between cases.
+pub struct VolumeParts {
     pub objects: Arc<dyn ObjectStore>,
     pub cache: Option<Arc<VolumeCache>>,
     pub compression: Compression,
@@ -22,8 +22,8 @@ pub struct Choice {
     pub options: Options,
 }
 
-impl Choice {
-    /// No cache, and memory for a few blocks only: what was read is soon forgotten.
+impl VolumeParts {
+    /// Without a cache, and with memory for a few blocks only, so that reads go to the store.
     pub fn cold(objects: Arc<dyn ObjectStore>) -> Self {
         Self {
             objects,
@@ -38,16 +38,16 @@ impl Choice {
 pub const LAYOUT: Layout = Layout { block_size: 4 << 20, hash_prefix: false };
 
 /// A volume with one open file.
-pub struct Place {
+pub struct BenchVolume {
     pub meta: Arc<Meta>,
     pub content: Arc<Content>,
     pub store: Arc<Store>,
     pub ino: Ino,
 }
 
-impl Place {
-    /// Must be called within the runtime.
-    pub async fn new(choice: Choice) -> Result<Arc<Self>> {
+impl BenchVolume {
+    /// Creates the volume. Must be called within the runtime.
+    pub async fn new(choice: VolumeParts) -> Result<Arc<Self>> {
         let url = format!("memkv://bench-{}", Uuid::new_v4());
         let options =
             jfs::meta::Options { no_background_jobs: true, ..jfs::meta::Options::default() };
@@ -70,7 +70,7 @@ impl Place {
         Ok(Arc::new(Self { meta, content, store, ino }))
     }
 
-    /// Writes all of the file in requests of that size, and flushes it.
+    /// Writes the whole file in requests of that size, and flushes it.
     pub async fn fill(&self, bytes: &[u8], request: usize) -> Result<()> {
         for (index, part) in bytes.chunks(request).enumerate() {
             self.content.write(self.ino, (index * request) as u64, part).await?;
@@ -79,7 +79,7 @@ impl Place {
     }
 }
 
-/// Bytes that compress to about half.
+/// Returns bytes that compress to about half.
 pub fn content(len: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let words = (0..len / 8).flat_map(|word| {
