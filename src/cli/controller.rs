@@ -9,24 +9,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use nix::errno::Errno;
 
-/// What the file is called, where names have a prefix and where not.
-const NAMES: [&str; 2] = [".jfs.control", ".control"];
-/// Its number in every mount: a file of the same name elsewhere is not written to.
-const INO: u64 = 0x7FFF_FFFF_0000_0002;
+pub use crate::vfs::control_protocol::ReplyEnd;
+use crate::vfs::control_protocol::{FILE_NAMES, Frame, INODE, errno_from_byte};
+
 /// Between two looks at an answer that is not there yet, at first and at most.
 const SOONEST: Duration = Duration::from_millis(1);
 const LATEST: Duration = Duration::from_millis(300);
-
-const PROGRESS: u8 = 0xFE;
-const DATA: u8 = 0xFF;
-
-/// How an answer ends.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Answer {
-    Done,
-    Failed(Errno),
-    Data(Vec<u8>),
-}
 
 /// An open `.control`. Dropped, it ends what was asked for.
 pub struct Controller {
@@ -40,9 +28,9 @@ impl Controller {
             .with_context(|| format!("cannot look at {}", path.display()))?;
         let parent = || path.parent().unwrap_or(path);
         let dir = if found.is_dir() { path } else { parent() };
-        for name in NAMES {
+        for name in FILE_NAMES {
             match OpenOptions::new().read(true).write(true).open(dir.join(name)) {
-                Ok(file) if file.metadata()?.ino() == INO => return Ok(Self { file }),
+                Ok(file) if file.metadata()?.ino() == INODE => return Ok(Self { file }),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => {
@@ -60,7 +48,7 @@ impl Controller {
         op: u32,
         body: &[u8],
         mut progress: impl FnMut(u64, u64),
-    ) -> anyhow::Result<Answer> {
+    ) -> anyhow::Result<ReplyEnd> {
         self.send(op, body)?;
         let mut answer = Vec::new();
         loop {
@@ -82,7 +70,7 @@ impl Controller {
         loop {
             self.more(&mut answer).await?;
             if let [errno] = answer[..] {
-                bail!("{}", told(errno_of(errno)));
+                bail!("{}", told(errno_from_byte(errno)));
             }
             if let Some((length, text)) = answer.split_first_chunk::<4>()
                 && text.len() >= u32::from_be_bytes(*length) as usize
@@ -119,40 +107,6 @@ impl Controller {
     }
 }
 
-/// A part of an answer.
-#[derive(Debug, PartialEq, Eq)]
-enum Frame {
-    Progress(u64, u64),
-    End(Answer),
-}
-
-impl Frame {
-    /// The first, and how long it is; none if it is not complete.
-    fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
-        match bytes {
-            [PROGRESS, rest @ ..] => {
-                let (first, rest) = rest.split_first_chunk::<8>()?;
-                let second = rest.first_chunk::<8>()?;
-                let frame = Self::Progress(u64::from_be_bytes(*first), u64::from_be_bytes(*second));
-                Some((frame, 17))
-            }
-            [DATA, rest @ ..] => {
-                let (length, rest) = rest.split_first_chunk::<4>()?;
-                let length = u32::from_be_bytes(*length) as usize;
-                let data = rest.get(..length)?;
-                Some((Self::End(Answer::Data(data.to_vec())), 5 + length))
-            }
-            [0, ..] => Some((Self::End(Answer::Done), 1)),
-            [errno, ..] => Some((Self::End(Answer::Failed(errno_of(*errno))), 1)),
-            [] => None,
-        }
-    }
-}
-
-fn errno_of(byte: u8) -> Errno {
-    Errno::from_raw(byte.into())
-}
-
 /// An errno as people read it.
 pub fn told(errno: Errno) -> String {
     match errno {
@@ -164,19 +118,6 @@ pub fn told(errno: Errno) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_answer_is_taken_apart() {
-        let progress = [&[0xFE][..], &7u64.to_be_bytes(), &8u64.to_be_bytes()].concat();
-        assert_eq!(Frame::parse(&progress), Some((Frame::Progress(7, 8), 17)));
-        assert_eq!(Frame::parse(&progress[..16]), None);
-        let data = b"\xff\0\0\0\x02{}";
-        assert_eq!(Frame::parse(data), Some((Frame::End(Answer::Data(b"{}".to_vec())), 7)));
-        assert_eq!(Frame::parse(&data[..6]), None);
-        assert_eq!(Frame::parse(b"\0"), Some((Frame::End(Answer::Done), 1)));
-        assert_eq!(Frame::parse(b"\x02"), Some((Frame::End(Answer::Failed(Errno::ENOENT)), 1)));
-        assert_eq!(Frame::parse(b""), None);
-    }
 
     #[test]
     fn a_file_that_only_has_the_name_is_not_asked() {

@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use nix::errno::Errno;
-use serde::Deserialize;
 use serde_json::Value;
 
-use super::controller::{Answer, Controller, told};
+use super::controller::{Controller, ReplyEnd, told};
 use super::table;
+use crate::meta::Ino;
+use crate::vfs::control_protocol::{
+    InfoObject, InfoRequest, InfoResponse, InfoSummary, InfoTier, opcode,
+};
 
-const INFO: u32 = 1005;
-/// Of mounts older than 1.1.
-const LEGACY_INFO: u32 = 1003;
 /// Bytes of a chunk.
 const CHUNK: u64 = 64 << 20;
 
@@ -41,106 +41,27 @@ pub struct Info {
     json: bool,
 }
 
-/// What the mount answers.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Response {
-    ino: u64,
-    failed: bool,
-    reason: String,
-    summary: Summary,
-    paths: Option<Vec<String>>,
-    chunks: Option<Vec<Slice>>,
-    objects: Option<Vec<Object>>,
-    #[serde(rename = "PLocks")]
-    plocks: Option<Vec<HeldRange>>,
-    #[serde(rename = "FLocks")]
-    flocks: Option<Vec<HeldFile>>,
-    /// Not told by mounts older than 1.4.
-    tier: Option<Tier>,
-    #[serde(default)]
-    restore_status: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Summary {
-    length: u64,
-    size: u64,
-    files: u64,
-    dirs: u64,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Slice {
-    chunk_index: u64,
-    id: u64,
-    size: u64,
-    off: u64,
-    len: u64,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Object {
-    chunk_index: u64,
-    key: String,
-    size: u64,
-    off: u64,
-    len: u64,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct HeldRange {
-    sid: u64,
-    owner: u64,
-    #[serde(rename = "Type")]
-    kind: u32,
-    pid: u32,
-    start: u64,
-    end: u64,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct HeldFile {
-    sid: u64,
-    owner: u64,
-    #[serde(rename = "Type")]
-    kind: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Tier {
-    #[serde(rename = "ID")]
-    id: u8,
-    storage_class: String,
-    tag: String,
-}
-
 impl Info {
     pub async fn run(self) -> anyhow::Result<()> {
         let mut all = Vec::new();
         for path in &self.paths {
             let (at, ino) = self.find(path)?;
             let mut controller = Controller::open(&at)?;
-            match controller.ask(INFO, &self.body(ino), |_, _| {}).await? {
-                Answer::Data(data) if self.json => {
+            match controller.ask(opcode::INFO, &self.request(ino).encode(), |_, _| {}).await? {
+                ReplyEnd::Data(data) if self.json => {
                     all.push(serde_json::from_slice::<Value>(&data)?);
                 }
-                Answer::Data(data) => {
+                ReplyEnd::Data(data) => {
                     print!("{}", described(path, &serde_json::from_slice(&data)?)?);
                 }
-                Answer::Failed(Errno::EINVAL) if !self.json => {
-                    let body = &self.body(ino)[..10];
-                    let text = Controller::open(&at)?.ask_for_text(LEGACY_INFO, body).await?;
+                ReplyEnd::Failed(Errno::EINVAL) if !self.json => {
+                    let body = self.request(ino).encode_legacy();
+                    let mut controller = Controller::open(&at)?;
+                    let text = controller.ask_for_text(opcode::LEGACY_INFO, &body).await?;
                     print!("{path} :\n{text}");
                 }
-                Answer::Failed(errno) => bail!("{path}: {}", told(errno)),
-                Answer::Done => bail!("{path}: the mount answered nothing"),
+                ReplyEnd::Failed(errno) => bail!("{path}: {}", told(errno)),
+                ReplyEnd::Done => bail!("{path}: the mount answered nothing"),
             }
         }
         if self.json {
@@ -163,18 +84,18 @@ impl Info {
         Ok((at, found.ino()))
     }
 
-    fn body(&self, ino: u64) -> Vec<u8> {
-        let flags = [self.recursive, self.raw, self.strict].map(u8::from);
-        [&ino.to_be_bytes()[..], &flags].concat()
+    fn request(&self, ino: u64) -> InfoRequest {
+        let Self { recursive, raw, strict, .. } = *self;
+        InfoRequest { ino: Ino(ino), recursive, raw, strict }
     }
 }
 
 /// What a person reads.
-fn described(path: &str, response: &Response) -> anyhow::Result<String> {
+fn described(path: &str, response: &InfoResponse) -> anyhow::Result<String> {
     if response.failed {
         bail!("{path}: {}", response.reason);
     }
-    let Summary { length, size, files, dirs } = response.summary;
+    let InfoSummary { length, size, files, dirs } = response.summary;
     let mut lines = vec![
         format!("{path} :"),
         format!("  inode: {}", response.ino),
@@ -191,7 +112,7 @@ fn described(path: &str, response: &Response) -> anyhow::Result<String> {
             lines.extend(paths.iter().map(|path| format!("\t{path}")));
         }
     }
-    if let Some(Tier { id, storage_class, tag }) = &response.tier {
+    if let Some(InfoTier { id, storage_class, tag }) = &response.tier {
         let tag = if tag.is_empty() { String::new() } else { format!(" tag: {tag}") };
         lines.push(format!("   tier: {id}->{storage_class}{tag}"));
     }
@@ -209,7 +130,7 @@ fn described(path: &str, response: &Response) -> anyhow::Result<String> {
 }
 
 /// Each with its header.
-fn tables(response: &Response) -> [(&'static str, Vec<Vec<String>>); 4] {
+fn tables(response: &InfoResponse) -> [(&'static str, Vec<Vec<String>>); 4] {
     let header = |names: &[&str]| vec![names.iter().map(|name| (*name).to_owned()).collect()];
     let row = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<String>>();
 
@@ -244,8 +165,8 @@ fn tables(response: &Response) -> [(&'static str, Vec<Vec<String>>); 4] {
 }
 
 /// The objects that lie within the file, with where in it they begin.
-fn positions(response: &Response) -> Vec<(&Object, u64)> {
-    let mut positions: Vec<(&Object, u64)> = Vec::new();
+fn positions(response: &InfoResponse) -> Vec<(&InfoObject, u64)> {
+    let mut positions: Vec<(&InfoObject, u64)> = Vec::new();
     for object in response.objects.iter().flatten() {
         let pos = match positions.last() {
             Some((last, pos)) if last.chunk_index == object.chunk_index => pos + last.len,

@@ -10,10 +10,10 @@ use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::controller::{Answer, Controller, told};
+use super::controller::{Controller, ReplyEnd, told};
+use crate::meta::Ino;
+use crate::vfs::control_protocol::{RemoveRequest, opcode};
 
-const REMOVE: u32 = 1002;
-const SKIP_TRASH: u8 = 1;
 /// Where nobody watches, how often a line tells how far it is.
 const TELLING: Duration = Duration::from_secs(10);
 
@@ -48,12 +48,12 @@ impl Rmr {
         let found = dir.metadata().with_context(|| format!("cannot look at {}", dir.display()))?;
         let mut controller = Controller::open(&dir)?;
         let mut bar = Bar::new(path);
-        let body = body(found.ino(), &name, self.skip_trash, self.threads)?;
-        let answer = controller.ask(REMOVE, &body, |count, _| bar.tell(count)).await;
+        let body = body(found.ino(), name, self.skip_trash, self.threads)?;
+        let answer = controller.ask(opcode::REMOVE, &body, |count, _| bar.tell(count)).await;
         let count = bar.end();
         match answer.with_context(|| format!("cannot remove {}", path.display()))? {
-            Answer::Done => Ok(count),
-            Answer::Failed(errno) => {
+            ReplyEnd::Done => Ok(count),
+            ReplyEnd::Failed(errno) => {
                 let removed = if count > 0 {
                     format!(" after {count} entries were removed")
                 } else {
@@ -61,7 +61,7 @@ impl Rmr {
                 };
                 bail!("cannot remove {}: {}{removed}", path.display(), told(errno));
             }
-            Answer::Data(_) => bail!("the mount answered something else than was asked for"),
+            ReplyEnd::Data(_) => bail!("the mount answered something else than was asked for"),
         }
     }
 }
@@ -76,10 +76,9 @@ fn place(path: &Path) -> anyhow::Result<(PathBuf, Vec<u8>)> {
     }
 }
 
-fn body(dir: u64, name: &[u8], skip_trash: bool, threads: u8) -> anyhow::Result<Vec<u8>> {
-    let length = u8::try_from(name.len()).context("the name is too long")?;
-    let flags = if skip_trash { SKIP_TRASH } else { 0 };
-    Ok([&dir.to_be_bytes()[..], &[length], name, &[flags, threads]].concat())
+fn body(dir: u64, name: Vec<u8>, skip_trash: bool, threads: u8) -> anyhow::Result<Vec<u8>> {
+    let request = RemoveRequest { dir: Ino(dir), name: name.into(), skip_trash, threads };
+    request.encode().context("the name is too long")
 }
 
 /// Progress: a bar on a terminal, a line now and then elsewhere.
@@ -133,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_request_has_exactly_these_bytes() {
-        let body = body(2, b"abc", true, 50).unwrap();
+        let body = body(2, b"abc".to_vec(), true, 50).unwrap();
         assert_eq!(body, b"\0\0\0\0\0\0\0\x02\x03abc\x01\x32");
     }
 }

@@ -32,7 +32,7 @@ use crate::mounts::{Mounts, NodeCache, NodeOptions};
 use crate::options::durations::parse_duration;
 use crate::options::sizes::parse_mebibytes;
 use crate::policy::{Flags, Policy};
-use crate::vfs::internal::Shown;
+use crate::vfs::Visibility;
 
 /// Which services are there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -308,9 +308,9 @@ impl Settings {
             budget: self.memory_budget,
             max_volumes: self.max_volumes,
             shown: match self.virtual_files {
-                VirtualFiles::Own => Shown::Own,
-                VirtualFiles::None => Shown::Nothing,
-                VirtualFiles::All => Shown::All,
+                VirtualFiles::Own => Visibility::Own,
+                VirtualFiles::None => Visibility::Nothing,
+                VirtualFiles::All => Visibility::All,
             },
             cache: NodeCache::read(&self.cache_dir, &self.cache_options)?,
             takes_unowned_caches: self.take_over_cache,

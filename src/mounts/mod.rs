@@ -41,7 +41,7 @@ use crate::meta::client::{Progress, Removal};
 use crate::meta::{Caller, Meta, Name};
 use crate::page;
 use crate::sync::{Mutex, MutexGuard};
-use crate::vfs::internal::Shown;
+use crate::vfs::Visibility;
 use bind::TargetRoot;
 use memory::Sizes;
 use pv::{Inner, Pv};
@@ -63,7 +63,7 @@ pub struct NodeOptions {
     /// Volumes at the same time; as many as fit into memory if it is not given.
     pub max_volumes: Option<u64>,
     /// Which virtual files volumes have.
-    pub shown: Shown,
+    pub shown: Visibility,
     /// Where and how blocks are cached.
     pub cache: NodeCache,
     /// Whether directories of the cache that name no owner are taken over by the first volume with their

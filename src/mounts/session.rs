@@ -15,13 +15,13 @@ use super::volumes::{Lease, in_words};
 use super::wanted::{Limits, Wanted};
 use crate::chunk::Budget;
 use crate::error::{Error, Result, joined};
-use crate::fuse::{RequestMemory, Setup, Unmount, mounted_at, unmount};
+use crate::fuse::{RequestMemory, SessionOptions, Unmount, mounted_at, unmount};
 use crate::meta::client::{Limits as QuotaLimits, Progress};
 use crate::meta::record::QuotaKey;
 use crate::meta::record::version::CLIENT_VERSION;
 use crate::meta::{Ino, Meta};
 use crate::vfs::VfsOptions;
-use crate::vfs::internal::Shown;
+use crate::vfs::Visibility;
 use crate::volume::{MountRequest, Mounted};
 
 /// How long it is worth telling that a session is not the first.
@@ -34,7 +34,7 @@ pub struct Means {
     /// For what is open.
     pub tables: Arc<Budget>,
     /// Which virtual files there are.
-    pub shown: Shown,
+    pub shown: Visibility,
 }
 
 pub struct Session {
@@ -188,10 +188,10 @@ async fn mount(
         // Whoever walks a volume, as backups do, must not come upon files that never end.
         vfs: VfsOptions { content, hide_internal: true, ..vfs },
         mount: args.fuse.mount(&setting, args.is_read_only(), false),
-        wishes: args.fuse.wishes(&setting),
-        setup: Setup { memory: Arc::clone(&means.requests) },
+        init: args.fuse.wishes(&setting),
+        session: SessionOptions { memory: Arc::clone(&means.requests) },
         memory: means.tables.share(TABLES_FLOOR, means.tables.capacity() / 4),
-        shown: means.shown,
+        visibility: means.shown,
         config: shown(wanted, meta, point)?,
         registry: Some(registry.clone()),
     };

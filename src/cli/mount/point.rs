@@ -22,7 +22,7 @@ pub fn prepare(point: &Path) -> anyhow::Result<()> {
     if point.parent().is_none() {
         bail!("{shown}: the root directory is no mount point");
     }
-    let there = fuse::mounted_at(point).filter(fuse::Mounted::is_fuse);
+    let there = fuse::mounted_at(point).filter(fuse::MountEntry::is_fuse);
     match look(point)? {
         Err(error) if there.is_some() && is_dead(&error) => {
             info!("taking down what is left of an earlier mount at {shown}");

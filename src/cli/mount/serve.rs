@@ -16,11 +16,11 @@ use super::{Mount, embedded, point, service, usage};
 use crate::chunk::{Budget, Cache};
 use crate::cli::exit::Exit;
 use crate::cli::launch::Caller;
-use crate::fuse::{End, Setup};
+use crate::fuse::{SessionEnd, SessionOptions};
 use crate::meta::{Ino, Meta, Registration};
 use crate::object;
 use crate::scrape::{self, Bounds};
-use crate::vfs::internal::Shown;
+use crate::vfs::Visibility;
 use crate::volume::storage::{Overrides, spec};
 use crate::volume::{MountRequest, Mounted, Volume, VolumeOptions};
 
@@ -38,7 +38,7 @@ struct Served {
 /// Why a mount is over.
 enum Why {
     Signal(&'static str),
-    Ended(End),
+    Ended(SessionEnd),
     Lost(crate::Error),
     /// Whoever asked for it did not wait.
     Unwanted,
@@ -149,10 +149,10 @@ impl Mount {
                 self.args.is_read_only(),
                 self.args.general.force,
             ),
-            wishes: self.args.fuse.wishes(&setting),
-            setup: Setup::default(),
+            init: self.args.fuse.wishes(&setting),
+            session: SessionOptions::default(),
             memory: Budget::new(TABLES),
-            shown: Shown::All,
+            visibility: Visibility::All,
             config,
             registry: None,
         };
@@ -215,7 +215,7 @@ impl Served {
         service::stopping();
         match &why {
             Why::Signal(name) => info!("{name}: unmounting"),
-            Why::Ended(End::Unmounted) => info!("unmounted"),
+            Why::Ended(SessionEnd::Unmounted) => info!("unmounted"),
             Why::Ended(end) => warn!("the mount is gone: {end:?}"),
             Why::Lost(error) => warn!(%error, "the volume is not ours any more: unmounting"),
             Why::Unwanted => info!("unmounting"),
@@ -238,11 +238,13 @@ impl Served {
             }
         }
         match why {
-            Why::Signal(_) | Why::Unwanted | Why::Ended(End::Unmounted | End::Stopped) => Ok(()),
-            Why::Ended(End::Aborted) => {
+            Why::Signal(_)
+            | Why::Unwanted
+            | Why::Ended(SessionEnd::Unmounted | SessionEnd::Stopped) => Ok(()),
+            Why::Ended(SessionEnd::Aborted) => {
                 Err(Exit::Cut.with(anyhow!("the connection to the kernel was cut")))
             }
-            Why::Ended(End::Failed(errno)) => {
+            Why::Ended(SessionEnd::Failed(errno)) => {
                 Err(Exit::Cut.with(anyhow!("the connection to the kernel failed: {errno}")))
             }
             Why::Lost(error) => Err(Exit::Lost.with(error.into())),

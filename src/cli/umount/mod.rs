@@ -13,7 +13,7 @@ use tracing::info;
 
 use super::exit::Exit;
 use super::progress::Progress;
-use crate::fuse::{self, Mounted, Unmount};
+use crate::fuse::{self, MountEntry, Unmount};
 use crate::options::sizes::Bytes;
 use busy::users;
 use staged::Staged;
@@ -87,7 +87,7 @@ impl Umount {
     }
 
     /// What is mounted there. Looks at the kernel's table first: the place may not answer.
-    fn find(&self) -> anyhow::Result<Mounted> {
+    fn find(&self) -> anyhow::Result<MountEntry> {
         let shown = self.point.display();
         let there = fuse::mounted_at(&located(&self.point)?).or_else(|| {
             let resolved = std::fs::canonicalize(&self.point).ok()?;

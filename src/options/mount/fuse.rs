@@ -7,7 +7,7 @@ use super::kernel::KernelOptions;
 use super::meta::MetaCacheArgs;
 use super::squash::{self, Said};
 use super::warnings::Warnings;
-use crate::fuse::{MountOptions, Wishes};
+use crate::fuse::{InitOptions, MountOptions};
 use crate::meta::record::Setting;
 use crate::options::sizes::parse_plain_bytes;
 use crate::vfs::{ContentOptions, VfsOptions};
@@ -92,13 +92,13 @@ impl FuseArgs {
     }
 
     /// What the kernel is asked for.
-    pub fn wishes(&self, setting: &Setting) -> Wishes {
-        Wishes {
+    pub fn wishes(&self, setting: &Setting) -> InitOptions {
+        InitOptions {
             max_io: u32::try_from(self.io()).unwrap_or(u32::MAX),
             writeback_cache: self.options.writeback_cache,
             async_dio: self.options.async_dio,
             posix_acl: setting.enable_acl,
-            ..Wishes::default()
+            ..InitOptions::default()
         }
     }
 
@@ -113,7 +113,7 @@ impl FuseArgs {
             allow_other: defaults.allow_other || self.options.allow_other,
             max_read: self.options.max_read.map_or(io, |said| said.min(io)),
             more: self.options.more.clone(),
-            way: None,
+            method: None,
             on_top,
         }
     }
