@@ -23,7 +23,7 @@ const COMPACT: u32 = 1008;
 const TRICKS: [&[u8]; 9] =
     [b"..", b".", b"", b"a/../..", b"../theirs", b"/", b"..\0", b"\0", b"../../theirs/f"];
 
-/// A mounted directory, and one two_dirs it.
+/// A mounted directory, and one beside it.
 struct TwoDirs {
     fixture: Fixture,
     mine: Ino,
@@ -232,8 +232,8 @@ async fn without_search_permission_nothing_below_is_reached() {
     assert_eq!(fixture.ask_as(&someone, INFO, &body).await.data()["Failed"], false);
     fixture.meta.setattr(&root, file, set(0o600)).await.unwrap();
     let info = fixture.ask_as(&someone, INFO, &body).await;
-    assert_eq!(invalidations.data()["Failed"], true);
-    assert_eq!(invalidations.data()["Objects"], serde_json::Value::Null);
+    assert_eq!(info.data()["Failed"], true);
+    assert_eq!(info.data()["Objects"], serde_json::Value::Null);
     denied(COMPACT, [&file.0.to_be_bytes()[..], &[0, 4]].concat()).await;
 }
 
@@ -251,8 +251,8 @@ async fn without_read_permission_a_directory_is_not_listed() {
         for strict in [0, 1] {
             let body = [&body[..10], &[strict]].concat();
             let info = fixture.ask_as(&someone, INFO, &body).await;
-            assert_eq!(invalidations.data()["Failed"], true, "{ino}");
-            assert_eq!(invalidations.data()["Reason"], "permission denied");
+            assert_eq!(info.data()["Failed"], true, "{ino}");
+            assert_eq!(info.data()["Reason"], "permission denied");
             let body = [&ino.0.to_be_bytes()[..], &[3, 10, strict]].concat();
             assert_eq!(fixture.ask_as(&someone, SUMMARY, &body).await.data()["Errno"], 13);
         }
@@ -331,7 +331,7 @@ async fn a_deep_tree_is_summed_up_warmed_and_removed() {
     let file = fixture.file(dir, "f", b"x").await;
     let info = fixture.ask(INFO, &file.0.to_be_bytes()).await;
     let path = format!("/top{}/f", "/d".repeat(1500));
-    assert_eq!(invalidations.data()["Paths"][0], path);
+    assert_eq!(info.data()["Paths"][0], path);
     let body = [&top.0.to_be_bytes()[..], &[255, 255, 1]].concat();
     assert_eq!(fixture.ask(SUMMARY, &body).await.data()["Tree"]["Dirs"], 1501);
     assert_eq!(fixture.ask(FILL, &warmup_body(b"/top", 2)).await.data()["FileCount"], 1);

@@ -11,7 +11,6 @@ mod legacy_info;
 mod objects;
 mod reply;
 mod resolve;
-mod summary;
 mod trees;
 mod warmup;
 
