@@ -1,8 +1,8 @@
-//! How fast the session loop is by itself: a file system that answers from memory, on a real mount.
+//! The speed of the session loop alone: a file system that replies from memory, on a real mount.
 //!
 //! usage: `cargo bench --bench fuse_loop [-- SECONDS]`
 //!
-//! Prints one line for each figure. Needs root.
+//! Prints one line for each result. Needs root.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use jfs::error::Error;
 use jfs::fuse::{
-    Attributes, Content, Entry, Fh, FileSystem, FopenFlags, Mount, MountOptions, Open, Opened,
-    Payload, Read, Release, Reply, Request, Session, Setup, Stat, Wishes, Write, Written,
+    Attributes, Entry, Fh, FileSystem, FopenFlags, InitOptions, Mount, MountOptions, Open,
+    OpenReply, Payload, Read, ReadReply, Release, Reply, Request, Session, SessionOptions, Stat,
+    Write, WrittenBytes,
 };
 use jfs::meta::Ino;
 
@@ -25,7 +26,7 @@ const MIB: usize = 1 << 20;
 /// One file of zeros, whose content never reaches the page cache.
 struct Zeros {
     block: Vec<u8>,
-    /// Answer by a task instead of on the receiving thread.
+    /// Reply from a task instead of on the receiving thread.
     tasks: bool,
 }
 
@@ -57,29 +58,29 @@ impl FileSystem for Zeros {
         }
     }
 
-    fn open(&self, _: &Request, _: Open, reply: Reply<Opened>) {
-        reply.send(Ok(Opened { flags: FopenFlags::FOPEN_DIRECT_IO, ..Opened::new(Fh(1)) }));
+    fn open(&self, _: &Request, _: Open, reply: Reply<OpenReply>) {
+        reply.send(Ok(OpenReply { flags: FopenFlags::FOPEN_DIRECT_IO, ..OpenReply::new(Fh(1)) }));
     }
 
-    fn read(&self, _: &Request, read: Read, reply: Reply<Content>) {
+    fn read(&self, _: &Request, read: Read, reply: Reply<ReadReply>) {
         let part = self.block.get(..usize::try_from(read.size).unwrap_or(0)).unwrap_or_default();
         if self.tasks {
             let part = bytes::Bytes::copy_from_slice(part);
-            reply.spawn(async move { Ok(Content(vec![part])) });
+            reply.spawn(async move { Ok(ReadReply(vec![part])) });
         } else {
             reply.send_slices(&[part]);
         }
     }
 
-    fn write(&self, _: &Request, write: Write, data: Payload<'_>, reply: Reply<Written>) {
+    fn write(&self, _: &Request, write: Write, data: Payload<'_>, reply: Reply<WrittenBytes>) {
         if self.tasks {
             let data = data.keep();
             reply.spawn(async move {
                 drop(data);
-                Ok(Written(write.size))
+                Ok(WrittenBytes(write.size))
             });
         } else {
-            reply.send(Ok(Written(write.size)));
+            reply.send(Ok(WrittenBytes(write.size)));
         }
     }
 
@@ -123,12 +124,12 @@ fn main() -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     for (label, tasks) in [("at once ", false), ("by tasks", true)] {
         let dir = tempfile::tempdir()?;
-        let wishes = Wishes { max_io: 1 << 20, ..Wishes::default() };
+        let wishes = InitOptions { max_io: 1 << 20, ..InitOptions::default() };
         let options = MountOptions { max_read: wishes.max_io, ..MountOptions::new("bench") };
         let (mount, device) = Mount::new(dir.path(), &options).context("cannot mount")?;
         let zeros = Arc::new(Zeros { block: vec![0; MIB], tasks });
         let handle = runtime.handle().clone();
-        let session = Session::start(device, zeros, &wishes, &Setup::default(), handle)?;
+        let session = Session::start(device, zeros, &wishes, &SessionOptions::default(), handle)?;
         let measured = measure(mount.point(), time, label);
         drop(mount);
         drop(session);

@@ -1,5 +1,5 @@
-//! Mounts of this client beside those of the Go client, on the same local Redis, turn by turn.
-//! Prints a table in markdown: what both did, and how many times better ours is.
+//! Compares mounts of this client with those of the Go client, on the same local Redis, in alternating
+//! rounds. Prints a markdown table: the results of both, and how many times better ours are.
 //!
 //! `cargo bench --bench mounts -- --help`
 
@@ -12,10 +12,9 @@
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
-mod figures;
-mod memory;
+mod measurement;
 mod table;
-mod work;
+mod workload;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,28 +26,28 @@ use support::fixture::{self, Client, Fixture};
 use support::timeout::within;
 use table::Table;
 
-/// Nothing takes longer; what hangs is taken away then.
+/// Nothing takes longer; a mount that hangs is removed then.
 const LIMIT: Duration = Duration::from_hours(2);
 
 /// Compares mounts with those of the Go client.
 #[derive(Parser)]
 struct Args {
-    /// Turns of each side; medians are printed.
+    /// Rounds of each client; medians are printed.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Files that are made, looked at, moved, written, read and removed.
+    /// Files that are created, listed, renamed, written, read and removed.
     #[arg(long, default_value_t = 2000)]
     files: usize,
     /// Size of the large file, in MiB.
     #[arg(long, default_value_t = 512)]
     large: usize,
-    /// The program to measure, if it is not the one that was built with this.
+    /// The program to measure, if not the one built with this benchmark.
     #[arg(long)]
     program: Option<PathBuf>,
     /// Leave the Go client out, for profiling.
     #[arg(long)]
     alone: bool,
-    /// What `cargo bench` passes.
+    /// Passed by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -66,17 +65,17 @@ fn main() -> Result<()> {
 fn measure(args: &Args) -> Result<Table> {
     let mut table = Table::default();
     for round in 0..args.rounds {
-        // The one that goes first changes.
+        // Which client goes first alternates.
         let mut turns = [Client::Ours, Client::Go];
         turns.rotate_left(round % 2);
         for client in turns {
             if client == Client::Go && args.alone {
                 continue;
             }
-            // A volume of its own, on the same server.
+            // A separate volume, on the same server.
             let rig = Fixture::redis();
             rig.format(&[]);
-            table.add(client, &work::run(&rig, client, args)?);
+            table.add(client, &workload::run(&rig, client, args)?);
         }
     }
     Ok(table)

@@ -1,8 +1,8 @@
-//! The table: medians of what both sides did.
+//! The table: medians of both clients.
 
 use std::fmt;
 
-use crate::figures::{Figure, Unit};
+use crate::measurement::{Measurement, Unit};
 use crate::support::fixture::Client;
 
 #[derive(Default)]
@@ -18,8 +18,8 @@ struct Row {
 }
 
 impl Table {
-    pub fn add(&mut self, client: Client, figures: &[Figure]) {
-        for Figure { name, unit, value } in figures {
+    pub fn add(&mut self, client: Client, measurements: &[Measurement]) {
+        for Measurement { name, unit, value } in measurements {
             let known = self.rows.iter().position(|row| row.name == *name);
             let index = known.unwrap_or_else(|| {
                 self.rows.push(Row { name, unit: *unit, ours: Vec::new(), theirs: Vec::new() });
@@ -36,7 +36,7 @@ impl fmt::Display for Table {
         writeln!(f, "| | | Go client | this client | times better |")?;
         writeln!(f, "|---|---|--:|--:|--:|")?;
         for Row { name, unit, ours, theirs } in &self.rows {
-            // Of neighbours in time: what else the machine did is in both.
+            // Of rounds next to each other: other load on the machine affects both.
             let pairs = ours.iter().zip(theirs);
             let ratios: Vec<f64> = pairs.map(|(a, b)| unit.better(*a, *b)).collect();
             let (a, b, ratio) = (median(theirs), median(ours), median(&ratios));

@@ -40,9 +40,9 @@ impl ControlClient {
             .with_context(|| format!("cannot stat {}", path.display()))?;
         let parent = || path.parent().unwrap_or(path);
         let dir = if found.is_dir() { path } else { parent() };
-        for name in NAMES {
+        for name in FILE_NAMES {
             match OpenOptions::new().read(true).write(true).open(dir.join(name)) {
-                Ok(file) if file.metadata()?.ino() == INO => return Ok(Self { file }),
+                Ok(file) if file.metadata()?.ino() == INODE => return Ok(Self { file }),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => {

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use nix::errno::Errno;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::control_client::{ControlClient, Reply, describe_errno};
 use super::table;
+use crate::meta::Ino;
+use crate::vfs::control_protocol::{
+    InfoObject, InfoRequest, InfoResponse, InfoSummary, InfoTier, opcode,
+};
 
 const INFO: u32 = 1005;
 /// The request for mounts older than 1.1.
@@ -163,9 +166,9 @@ impl Info {
         Ok((full, found.ino()))
     }
 
-    fn body(&self, ino: u64) -> Vec<u8> {
-        let flags = [self.recursive, self.raw, self.strict].map(u8::from);
-        [&ino.to_be_bytes()[..], &flags].concat()
+    fn request(&self, ino: u64) -> InfoRequest {
+        let Self { recursive, raw, strict, .. } = *self;
+        InfoRequest { ino: Ino(ino), recursive, raw, strict }
     }
 }
 
@@ -174,7 +177,7 @@ fn describe(path: &str, response: &Response) -> anyhow::Result<String> {
     if response.failed {
         bail!("{path}: {}", response.reason);
     }
-    let Summary { length, size, files, dirs } = response.summary;
+    let InfoSummary { length, size, files, dirs } = response.summary;
     let mut lines = vec![
         format!("{path} :"),
         format!("  inode: {}", response.ino),

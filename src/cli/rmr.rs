@@ -76,10 +76,9 @@ fn split_path(path: &Path) -> anyhow::Result<(PathBuf, Vec<u8>)> {
     }
 }
 
-fn body(dir: u64, name: &[u8], skip_trash: bool, threads: u8) -> anyhow::Result<Vec<u8>> {
-    let length = u8::try_from(name.len()).context("the name is too long")?;
-    let flags = if skip_trash { SKIP_TRASH } else { 0 };
-    Ok([&dir.to_be_bytes()[..], &[length], name, &[flags, threads]].concat())
+fn body(dir: u64, name: Vec<u8>, skip_trash: bool, threads: u8) -> anyhow::Result<Vec<u8>> {
+    let request = RemoveRequest { dir: Ino(dir), name: name.into(), skip_trash, threads };
+    request.encode().context("the name is too long")
 }
 
 /// Progress: a bar on a terminal, otherwise a line every ten seconds.
@@ -133,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_request_has_exactly_these_bytes() {
-        let body = body(2, b"abc", true, 50).unwrap();
+        let body = body(2, b"abc".to_vec(), true, 50).unwrap();
         assert_eq!(body, b"\0\0\0\0\0\0\0\x02\x03abc\x01\x32");
     }
 }

@@ -1,4 +1,5 @@
-//! Backing files: files that the kernel reads and writes by itself on behalf of an open file.
+//! Backing files: local files that the kernel reads and writes by itself for an open file
+//! (passthrough).
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -6,8 +7,8 @@ use tracing::warn;
 
 use crate::error::{Error, Result};
 
-/// A local file that the kernel knows by number, for
-/// [`Opened::backing`](super::Opened::backing). Must live until the open file is released.
+/// A local file registered with the kernel, for
+/// [`OpenReply::backing`](super::OpenReply::backing). Must live until the open file is released.
 #[derive(Debug)]
 pub struct Backing {
     device: OwnedFd,
@@ -15,11 +16,11 @@ pub struct Backing {
 }
 
 impl Backing {
-    /// Makes `file` known. Needs the passthrough flag in INIT, and the rights of an administrator.
+    /// Registers `file`. Needs the passthrough flag in INIT, and `CAP_SYS_ADMIN`.
     pub fn new(device: impl AsFd, file: impl AsFd) -> Result<Self> {
         let fault = |error: std::io::Error| Error::Unreachable {
             place: "/dev/fuse".into(),
-            cause: format!("no backing file: {error}"),
+            cause: format!("cannot register a backing file: {error}"),
         };
         let device = device.as_fd().try_clone_to_owned().map_err(fault)?;
         let id = fuser::BackingId::create_raw(&device, file).map_err(fault)?;
@@ -33,7 +34,7 @@ impl Backing {
 
 #[allow(unsafe_code, reason = "ioctl has no safe form; fuser closes only what it opened itself")]
 mod ioctl {
-    // FUSE_DEV_IOC_BACKING_CLOSE: takes a pointer to the number.
+    // FUSE_DEV_IOC_BACKING_CLOSE: takes a pointer to the id.
     nix::ioctl_write_ptr!(backing_close, 229, 2, u32);
 
     pub fn close(device: std::os::fd::RawFd, id: u32) -> nix::Result<i32> {
@@ -45,7 +46,7 @@ mod ioctl {
 impl Drop for Backing {
     fn drop(&mut self) {
         if let Err(errno) = ioctl::close(self.device.as_raw_fd(), self.id) {
-            warn!(id = self.id, %errno, "a backing file stays open");
+            warn!(id = self.id, %errno, "cannot close a backing file");
         }
     }
 }

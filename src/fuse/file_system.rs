@@ -1,33 +1,33 @@
-//! What a file system must be able to do to be mounted: one method for each thing the kernel asks.
+//! The interface of a file system: one method for each operation of the protocol.
 //!
-//! Methods run on the thread that received the request and must not block it: what memory can
-//! answer is answered there, all else becomes a task by one of the `spawn` methods of [`Reply`].
-//! Names, targets and values are bytes in the receive buffer; what outlives the call copies them,
-//! but for the data of a write, which [`Payload::keep`] hands over.
+//! Methods run on the thread that received the request and must not block it: replies from memory are
+//! sent there, everything else becomes a task by one of the `spawn` methods of [`Reply`]. Names,
+//! targets and values are bytes in the receive buffer and must be copied to outlive the call, except
+//! for the data of a write, which [`Payload::keep`] takes over.
 
 use nix::errno::Errno;
 
-use super::answer::{
-    Attributes, Content, Copied, Created, Entry, Held, IoctlDone, Linked, Listing, ListingPlus,
-    Offset, Opened, Ready, Space, Statx, Written, Xattr,
-};
-use super::buffer::Payload;
-use super::decode::{
+use crate::fuse::protocol::decode::{
     Allocate, CopyRange, Create, Fh, Ioctl, Lock, Mknod, Open, Poll, Read, ReadDir, Release,
-    Rename, Request, SetAttr, SetXattr, StatxAsk, Write,
+    Rename, Request, SetAttr, SetXattr, StatxRequest, Write,
 };
-use super::reply::Reply;
+use crate::fuse::protocol::encode::{
+    Attributes, CopiedBytes, CreateReply, Entry, IoctlReply, LinkTarget, Listing, ListingPlus,
+    LockConflict, Offset, OpenReply, PollEvents, ReadReply, StatfsReply, Statx, WrittenBytes,
+    Xattr,
+};
+use crate::fuse::session::{Payload, Reply};
 use crate::meta::Ino;
 
-/// The kernel's questions. `request.ino` is the node that is asked about; for names, the directory.
+/// The operations of the protocol. `request.ino` is the node; for names, the directory.
 ///
-/// What is left out answers ENOSYS, which the kernel remembers for most of them: it will not ask
-/// again.
+/// The default implementations reply ENOSYS, which the kernel remembers for most operations: it will
+/// not send them again.
 pub trait FileSystem: Send + Sync + 'static {
-    /// A name that does not exist may be answered with ENOENT or with [`Entry::absent`].
+    /// For a name that does not exist, reply ENOENT or [`Entry::absent`].
     fn lookup(&self, request: &Request, name: &[u8], reply: Reply<Entry>);
 
-    /// The kernel has dropped a node that it had been answered `lookups` times. There is no reply.
+    /// The kernel has forgotten a node after `lookups` replies with it. There is no reply.
     fn forget(&self, ino: Ino, lookups: u64) {
         let _ = (ino, lookups);
     }
@@ -39,7 +39,7 @@ pub trait FileSystem: Send + Sync + 'static {
         reply.refuse(Errno::ENOSYS);
     }
 
-    fn statx(&self, request: &Request, ask: StatxAsk, reply: Reply<Statx>) {
+    fn statx(&self, request: &Request, ask: StatxRequest, reply: Reply<Statx>) {
         let _ = (request, ask);
         reply.refuse(Errno::ENOSYS);
     }
@@ -49,7 +49,7 @@ pub trait FileSystem: Send + Sync + 'static {
         reply.refuse(Errno::ENOSYS);
     }
 
-    fn readlink(&self, request: &Request, reply: Reply<Linked>) {
+    fn readlink(&self, request: &Request, reply: Reply<LinkTarget>) {
         let _ = request;
         reply.refuse(Errno::ENOSYS);
     }
@@ -90,39 +90,45 @@ pub trait FileSystem: Send + Sync + 'static {
         reply.refuse(Errno::ENOSYS);
     }
 
-    fn open(&self, request: &Request, open: Open, reply: Reply<Opened>) {
+    fn open(&self, request: &Request, open: Open, reply: Reply<OpenReply>) {
         let _ = (request, open);
         reply.refuse(Errno::ENOSYS);
     }
 
-    fn create(&self, request: &Request, create: Create<'_>, reply: Reply<Created>) {
+    fn create(&self, request: &Request, create: Create<'_>, reply: Reply<CreateReply>) {
         let _ = (request, create);
         reply.refuse(Errno::ENOSYS);
     }
 
-    /// Makes a file without a name, in the directory of the request.
-    fn tmpfile(&self, request: &Request, create: Create<'_>, reply: Reply<Created>) {
+    /// Creates a file without a name in the directory of the request.
+    fn tmpfile(&self, request: &Request, create: Create<'_>, reply: Reply<CreateReply>) {
         let _ = (request, create);
         reply.refuse(Errno::ENOSYS);
     }
 
-    fn read(&self, request: &Request, read: Read, reply: Reply<Content>) {
+    fn read(&self, request: &Request, read: Read, reply: Reply<ReadReply>) {
         let _ = (request, read);
         reply.refuse(Errno::ENOSYS);
     }
 
-    fn write(&self, request: &Request, write: Write, data: Payload<'_>, reply: Reply<Written>) {
+    fn write(
+        &self,
+        request: &Request,
+        write: Write,
+        data: Payload<'_>,
+        reply: Reply<WrittenBytes>,
+    ) {
         let _ = (request, write, data);
         reply.refuse(Errno::ENOSYS);
     }
 
-    /// One of the descriptors of an open file was closed.
+    /// Handles the close of one descriptor of an open file.
     fn flush(&self, request: &Request, fh: Fh, lock_owner: u64, reply: Reply<()>) {
         let _ = (request, fh, lock_owner);
         reply.refuse(Errno::ENOSYS);
     }
 
-    /// The last descriptor of an open file was closed. Nobody waits for the answer.
+    /// Handles the close of the last descriptor of an open file. Nobody waits for the reply.
     fn release(&self, request: &Request, release: Release, reply: Reply<()>) {
         let _ = (request, release);
         reply.refuse(Errno::ENOSYS);
@@ -133,7 +139,7 @@ pub trait FileSystem: Send + Sync + 'static {
         reply.refuse(Errno::ENOSYS);
     }
 
-    fn opendir(&self, request: &Request, open: Open, reply: Reply<Opened>) {
+    fn opendir(&self, request: &Request, open: Open, reply: Reply<OpenReply>) {
         let _ = (request, open);
         reply.refuse(Errno::ENOSYS);
     }
@@ -159,12 +165,12 @@ pub trait FileSystem: Send + Sync + 'static {
         reply.refuse(Errno::ENOSYS);
     }
 
-    fn statfs(&self, request: &Request, reply: Reply<Space>) {
+    fn statfs(&self, request: &Request, reply: Reply<StatfsReply>) {
         let _ = request;
         reply.refuse(Errno::ENOSYS);
     }
 
-    /// sync(2) of the whole file system; the kernel asks only privileged servers.
+    /// sync(2) of the whole file system; sent only to privileged servers.
     fn syncfs(&self, request: &Request, reply: Reply<()>) {
         let _ = request;
         reply.refuse(Errno::ENOSYS);
@@ -190,13 +196,13 @@ pub trait FileSystem: Send + Sync + 'static {
         reply.refuse(Errno::ENOSYS);
     }
 
-    /// What is in the way of a lock.
-    fn getlk(&self, request: &Request, lock: Lock, reply: Reply<Held>) {
+    /// Returns a conflicting lock.
+    fn getlk(&self, request: &Request, lock: Lock, reply: Reply<LockConflict>) {
         let _ = (request, lock);
         reply.refuse(Errno::ENOSYS);
     }
 
-    /// Takes or gives up a lock; EAGAIN if it cannot be had now.
+    /// Sets or releases a lock; EAGAIN if there is a conflict.
     fn setlk(&self, request: &Request, lock: Lock, reply: Reply<()>) {
         let _ = (request, lock);
         reply.refuse(Errno::ENOSYS);
@@ -213,23 +219,23 @@ pub trait FileSystem: Send + Sync + 'static {
         reply.refuse(Errno::ENOSYS);
     }
 
-    /// Only for holes and data; the kernel does the other kinds.
+    /// Only for data and holes; the kernel handles the other kinds.
     fn lseek(&self, request: &Request, fh: Fh, offset: u64, whence: u32, reply: Reply<Offset>) {
         let _ = (request, fh, offset, whence);
         reply.refuse(Errno::ENOSYS);
     }
 
-    fn copy_file_range(&self, request: &Request, copy: CopyRange, reply: Reply<Copied>) {
+    fn copy_file_range(&self, request: &Request, copy: CopyRange, reply: Reply<CopiedBytes>) {
         let _ = (request, copy);
         reply.refuse(Errno::ENOSYS);
     }
 
-    fn ioctl(&self, request: &Request, ioctl: Ioctl<'_>, reply: Reply<IoctlDone>) {
+    fn ioctl(&self, request: &Request, ioctl: Ioctl<'_>, reply: Reply<IoctlReply>) {
         let _ = (request, ioctl);
         reply.refuse(Errno::ENOSYS);
     }
 
-    fn poll(&self, request: &Request, poll: Poll, reply: Reply<Ready>) {
+    fn poll(&self, request: &Request, poll: Poll, reply: Reply<PollEvents>) {
         let _ = (request, poll);
         reply.refuse(Errno::ENOSYS);
     }
@@ -239,7 +245,7 @@ pub trait FileSystem: Send + Sync + 'static {
         reply.refuse(Errno::ENOSYS);
     }
 
-    /// The mount is gone; nothing more will be asked. Not called when a session only stops and
-    /// another goes on with its descriptor.
+    /// The mount is gone and there are no more requests. Not called when a session stops and another
+    /// continues with its descriptor.
     fn destroy(&self) {}
 }

@@ -1,6 +1,6 @@
-//! What is counted of a mount's operations, under the names that JuiceFS gave.
+//! Metrics of a mount's operations, with JuiceFS's names.
 //!
-//! Counting costs a few atomic additions: no lock, no allocation.
+//! Counting takes a few atomic additions: no lock, no allocation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use prometheus::{
 use crate::error::{Error, Result};
 use crate::metric_families::FamilyDesc;
 
-/// Every operation that is counted by its name, sorted.
+/// The names of the operations that are counted separately, sorted.
 const METHODS: [&str; 42] = [
     "access",
     "chflags",
@@ -61,14 +61,14 @@ const METHODS: [&str; 42] = [
     "unlink",
     "write",
 ];
-/// What all others count as.
+/// The name for all other operations.
 const OTHER: &str = "other";
 /// Linux has no errno above this.
 const ERRNOS: usize = 134;
 
 /// The counters of one mount.
 pub struct OpMetrics {
-    tally: Arc<Tally>,
+    counts: Arc<OpCounts>,
     durations: Histogram,
     read: Histogram,
     written: Histogram,
@@ -76,37 +76,37 @@ pub struct OpMetrics {
 }
 
 /// Counts by method and by errno.
-struct Tally {
-    methods: [Cell; METHODS.len()],
-    other: Cell,
+struct OpCounts {
+    methods: [MethodCount; METHODS.len()],
+    other: MethodCount,
     errors: [AtomicU64; ERRNOS],
 }
 
 #[derive(Default)]
-struct Cell {
+struct MethodCount {
     count: AtomicU64,
     nanos: AtomicU64,
 }
 
 impl OpMetrics {
-    /// New counters, to be seen in `registry`.
+    /// Creates the counters and registers them in `registry`.
     pub fn register(registry: &Registry) -> Result<Self> {
         Self::build(registry).map_err(|error| Error::BadInput(format!("metrics: {error}")))
     }
 
-    /// An operation has ended.
+    /// Counts an operation that has ended.
     pub fn done(&self, method: &'static str, took: Duration) {
-        let cell = self.tally.cell(method);
-        cell.count.fetch_add(1, Ordering::Relaxed);
+        let entry = self.counts.method(method);
+        entry.count.fetch_add(1, Ordering::Relaxed);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        cell.nanos.fetch_add(nanos, Ordering::Relaxed);
+        entry.nanos.fetch_add(nanos, Ordering::Relaxed);
         self.durations.observe(took.as_secs_f64());
     }
 
-    /// It was answered with an errno.
+    /// Counts an operation that failed with this errno.
     pub fn io_error(&self, errno: Errno) {
         if let Some(count) =
-            usize::try_from(errno as i32).ok().and_then(|n| self.tally.errors.get(n))
+            usize::try_from(errno as i32).ok().and_then(|n| self.counts.errors.get(n))
         {
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -120,7 +120,7 @@ impl OpMetrics {
         self.written.observe(bytes as f64);
     }
 
-    /// A file or directory was opened.
+    /// Counts a file or directory that was opened.
     pub fn opened(&self) {
         self.handles.inc();
     }
@@ -134,11 +134,11 @@ impl OpMetrics {
             "fuse_ops_durations_histogram_seconds",
             "Seconds that operations took",
         );
-        let read = HistogramOpts::new("fuse_read_size_bytes", "Bytes that a read answered");
-        let written = HistogramOpts::new("fuse_written_size_bytes", "Bytes that a write brought");
+        let read = HistogramOpts::new("fuse_read_size_bytes", "Bytes returned by a read");
+        let written = HistogramOpts::new("fuse_written_size_bytes", "Bytes of a write");
         let sizes = linear_buckets(4096.0, 4096.0, 32)?;
         let metrics = Self {
-            tally: Arc::new(Tally::default()),
+            counts: Arc::new(OpCounts::default()),
             durations: Histogram::with_opts(
                 durations.buckets(exponential_buckets(0.000_01, 1.8, 29)?),
             )?,
@@ -147,7 +147,7 @@ impl OpMetrics {
             handles: IntGauge::new("fuse_open_handlers", "Open files and directories")?,
         };
         let all: [Box<dyn Collector>; 5] = [
-            Box::new(Tallies::new(Arc::clone(&metrics.tally))?),
+            Box::new(OpCountsCollector::new(Arc::clone(&metrics.counts))?),
             Box::new(metrics.durations.clone()),
             Box::new(metrics.read.clone()),
             Box::new(metrics.written.clone()),
@@ -158,35 +158,35 @@ impl OpMetrics {
     }
 }
 
-impl Tally {
-    fn cell(&self, method: &str) -> &Cell {
+impl OpCounts {
+    fn method(&self, method: &str) -> &MethodCount {
         METHODS.binary_search(&method).map_or(&self.other, |at| &self.methods[at])
     }
 }
 
-impl Default for Tally {
+impl Default for OpCounts {
     fn default() -> Self {
         Self {
-            methods: std::array::from_fn(|_| Cell::default()),
-            other: Cell::default(),
+            methods: std::array::from_fn(|_| MethodCount::default()),
+            other: MethodCount::default(),
             errors: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
 }
 
-/// The tally as a registry asks for it.
-struct Tallies {
-    tally: Arc<Tally>,
+/// Exposes the counts to a registry.
+struct OpCountsCollector {
+    counts: Arc<OpCounts>,
     total: FamilyDesc,
     seconds: FamilyDesc,
     errors: FamilyDesc,
 }
 
-impl Tallies {
-    fn new(tally: Arc<Tally>) -> prometheus::Result<Self> {
+impl OpCountsCollector {
+    fn new(counts: Arc<OpCounts>) -> prometheus::Result<Self> {
         let by_method = |name: &str, help: &str| FamilyDesc::counter_by("method", name, help);
         Ok(Self {
-            tally,
+            counts,
             total: by_method("fuse_ops_total", "Operations")?,
             seconds: by_method("fuse_ops_durations_seconds", "Seconds of operations")?,
             errors: FamilyDesc::counter_by(
@@ -197,25 +197,25 @@ impl Tallies {
         })
     }
 
-    /// The methods that were called.
+    /// Returns the methods that were called, with counts and seconds.
     fn called(&self) -> impl Iterator<Item = (&'static str, u64, f64)> {
-        let others = [(&OTHER, &self.tally.other)];
-        METHODS.iter().zip(&self.tally.methods).chain(others).filter_map(|(name, cell)| {
-            let count = cell.count.load(Ordering::Relaxed);
-            let seconds = Duration::from_nanos(cell.nanos.load(Ordering::Relaxed)).as_secs_f64();
+        let others = [(&OTHER, &self.counts.other)];
+        METHODS.iter().zip(&self.counts.methods).chain(others).filter_map(|(name, entry)| {
+            let count = entry.count.load(Ordering::Relaxed);
+            let seconds = Duration::from_nanos(entry.nanos.load(Ordering::Relaxed)).as_secs_f64();
             (count > 0).then_some((*name, count, seconds))
         })
     }
 
     fn failed(&self) -> impl Iterator<Item = (String, f64)> {
-        self.tally.errors.iter().zip(0..).filter_map(|(count, number)| {
+        self.counts.errors.iter().zip(0..).filter_map(|(count, number)| {
             let count = count.load(Ordering::Relaxed);
             (count > 0).then(|| (format!("{:?}", Errno::from_raw(number)), count as f64))
         })
     }
 }
 
-impl Collector for Tallies {
+impl Collector for OpCountsCollector {
     fn desc(&self) -> Vec<&Desc> {
         [&self.total, &self.seconds, &self.errors].map(FamilyDesc::desc).into()
     }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_shows_what_was_done() {
+    fn a_registry_shows_what_was_counted() {
         let registry = Registry::new_custom(Some("juicefs".to_owned()), None).unwrap();
         let metrics = OpMetrics::register(&registry).unwrap();
         metrics.done("lookup", Duration::from_millis(250));

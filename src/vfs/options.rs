@@ -1,10 +1,10 @@
-//! What can be chosen about how a mount looks and what the kernel may keep of it.
+//! The options of a mount: how it looks, and what the kernel may cache.
 
 use std::time::Duration;
 
-use super::content::ContentOptions;
+use crate::vfs::file::content::ContentOptions;
 
-/// As whom somebody acts instead of as themselves.
+/// The user that a squashed caller becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Squash {
     pub uid: u32,
@@ -13,40 +13,40 @@ pub struct Squash {
 
 #[derive(Debug, Clone)]
 pub struct VfsOptions {
-    /// How long the kernel may keep attributes.
+    /// How long the kernel may cache attributes.
     pub attr_lifetime: Duration,
-    /// How long the kernel may keep names of anything but directories.
+    /// How long the kernel may cache names of anything but directories.
     pub entry_lifetime: Duration,
-    /// How long the kernel may keep names of directories.
+    /// How long the kernel may cache names of directories.
     pub dir_entry_lifetime: Duration,
-    /// How long the kernel may remember that there is no such name; zero: not at all.
+    /// How long the kernel may cache that a name does not exist; zero: not at all.
     pub negative_lifetime: Duration,
-    /// The kernel keeps listings.
+    /// The kernel caches directory listings.
     pub readdir_cache: bool,
-    /// The virtual files are not listed; they can still be opened.
+    /// The virtual files are not listed, but can still be opened.
     pub hide_internal: bool,
-    /// The virtual files have names that begin with `.jfs`.
+    /// The names of virtual files begin with `.jfs`.
     pub prefix_internal: bool,
     pub root_squash: Option<Squash>,
     pub all_squash: Option<Squash>,
-    /// In place of the callers' own.
+    /// Replaces the callers' own umask.
     pub umask: Option<u16>,
-    /// Permissions are checked here: the kernel does not.
+    /// Permissions are checked here instead of by the kernel.
     pub check_permissions: bool,
-    /// Extended attributes can be set and read. A volume with ACLs has them anyway.
+    /// Extended attributes are supported. A volume with ACLs always has them.
     pub xattr: bool,
-    /// `security.capability` is an attribute like any other.
+    /// `security.capability` is supported.
     pub capabilities: bool,
-    /// `security.selinux` is an attribute like any other.
+    /// `security.selinux` is supported.
     pub selinux: bool,
-    /// Flags of files can be set and read, as chattr(1) does.
+    /// File flags are supported, as chattr(1) uses them.
     pub ioctl: bool,
-    /// The kernel keeps what is written for a while and sets the times of files itself.
+    /// The kernel delays writes and maintains file times itself.
     pub writeback_cache: bool,
     pub content: ContentOptions,
 }
 
-/// How many bytes a second may be read and written through a mount; 0 for any number.
+/// Bytes per second that may be read and written through a mount; 0: unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bandwidth {
     pub read: u64,

@@ -1,38 +1,38 @@
-//! Extended attributes: which names mean something else, and which this mount does not have.
+//! Extended attributes: which names are ACLs, and which this mount does not support.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::base::Vfs;
 use crate::error::{Error, Result};
 use crate::meta::record::{AclKind, AclRule};
-use crate::meta::{Caller, Ino, XattrMode};
+use crate::meta::{Caller, Ino};
+use crate::vfs::Vfs;
 
 const CAPABILITY: &[u8] = b"security.capability";
 const SELINUX: &[u8] = b"security.selinux";
 
-/// For privileged processes; others do not see that there are any.
+/// For privileged processes; hidden from others.
 const TRUSTED: &[u8] = b"trusted.";
-/// What the names of attributes begin with. Those in `system.` are ACLs, which are no attributes here.
+/// The supported namespaces. Names in `system.` are ACLs, which are not stored as attributes.
 const NAMESPACES: [&[u8]; 3] = [b"user.", TRUSTED, b"security."];
 
-/// What a name stands for here.
+/// What a name stands for.
 enum Meaning {
     Plain,
     Acl(AclKind),
-    /// This mount does not have it.
+    /// Not supported by this mount.
     Off,
 }
 
 impl Vfs {
-    /// Whether attributes can be asked for at all.
+    /// Whether attributes are supported at all.
     pub fn has_xattrs(&self) -> bool {
         self.options.xattr || self.has_acls()
     }
 
-    /// Whether an attribute is surely not there, without asking. The kernel asks for some before
-    /// every write.
+    /// Whether an attribute certainly does not exist, without reading metadata. The kernel asks for some
+    /// before every write.
     pub fn lacks_xattr(&self, ino: Ino, name: &[u8]) -> bool {
-        self.internal.attr(ino).is_some() || matches!(self.meaning(name), Meaning::Off)
+        self.virtual_files.attr(ino).is_some() || matches!(self.meaning(name), Meaning::Off)
     }
 
     pub async fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Bytes> {
@@ -60,8 +60,8 @@ impl Vfs {
         };
         let rule = AclRule::from_xattr(value)?;
         self.meta.set_facl(caller, ino, kind, &rule).await?;
-        // The kernel keeps the mode, which an access rule changes.
-        self.notices.attr_changed(ino);
+        // An access ACL changes the mode, which the kernel caches.
+        self.invalidator.invalidate_attr(ino);
         Ok(())
     }
 
@@ -69,16 +69,16 @@ impl Vfs {
         match self.changeable(ino, name)? {
             Some(kind) => {
                 self.meta.set_facl(caller, ino, kind, &AclRule::empty()).await?;
-                self.notices.attr_changed(ino);
+                self.invalidator.invalidate_attr(ino);
                 Ok(())
             }
             None => or_foreign(name, self.meta.remove_xattr(ino, name).await),
         }
     }
 
-    /// Every name that the caller may see, each ended by NUL.
+    /// Returns every name that the caller may see, each terminated by NUL.
     pub async fn xattr_names(&self, caller: &Caller, ino: Ino) -> Result<Bytes> {
-        if self.internal.attr(ino).is_some() {
+        if self.virtual_files.attr(ino).is_some() {
             return Ok(Bytes::new());
         }
         let mut names = BytesMut::new();
@@ -92,9 +92,9 @@ impl Vfs {
         Ok(names.freeze())
     }
 
-    /// The rule that an attribute stands for, if it can be changed at all.
+    /// Returns the ACL that a name stands for, if any. Fails if the attribute cannot be changed.
     fn changeable(&self, ino: Ino, name: &[u8]) -> Result<Option<AclKind>> {
-        if self.internal.attr(ino).is_some() {
+        if self.virtual_files.attr(ino).is_some() {
             return Err(Error::NotPermitted);
         }
         match self.meaning(name) {
@@ -119,7 +119,7 @@ impl Vfs {
     }
 }
 
-/// Whether a new attribute may have this name.
+/// Checks whether a new attribute may have this name.
 fn check_namespace(name: &[u8]) -> Result<()> {
     match NAMESPACES.iter().find(|namespace| name.starts_with(namespace)) {
         Some(namespace) if namespace.len() < name.len() => Ok(()),
@@ -128,8 +128,8 @@ fn check_namespace(name: &[u8]) -> Result<()> {
     }
 }
 
-/// Another client may have made an attribute outside of the namespaces, which is read and removed like
-/// others. If there is none, there never could be.
+/// Another client may have created an attribute outside the namespaces, which can be read and removed
+/// like any other. If there is none, the error is that of an unsupported name.
 fn or_foreign<T>(name: &[u8], result: Result<T>) -> Result<T> {
     match result {
         Err(Error::NoAttribute) => check_namespace(name).and(Err(Error::NoAttribute)),

@@ -1,31 +1,31 @@
-//! One volume: what its setting says, put together, and taken apart in the right order.
+//! One volume: opened from its setting, and closed in the right order.
 //!
-//! Wires metadata to data: neither knows the other.
+//! Connects metadata to data: neither knows the other.
 
 mod mounted;
 mod options;
-mod slices;
 pub mod storage;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use prometheus::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
-use crate::chunk::{Cache, CacheOwner, Compression, Layout, Store, StoreConfig, VolumeCache};
+use crate::chunk::{Cache, CacheOwner, Compression, Fragment, Layout, Parts, Store, VolumeCache};
 use crate::error::{Error, Result, joined};
-use crate::meta::record::Setting;
 use crate::meta::record::setting::Compression as Packing;
+use crate::meta::record::{Setting, Slice};
 use crate::meta::{Meta, SliceStore};
 use crate::object::replaceable::ReplaceableStore;
-use crate::object::{self, Metrics, StoreHealth};
+use crate::object::{self, Metrics, Trouble};
+use crate::slice::{SliceId, SliceSize};
 pub use mounted::{MountRequest, Mounted};
 pub use options::VolumeOptions;
-use slices::Slices;
 use storage::Overrides;
 
 /// An open volume.
@@ -35,16 +35,16 @@ pub struct Volume {
     slices: Arc<dyn SliceStore>,
     registry: Registry,
     trouble: Arc<StoreHealth>,
-    /// Ends what follows the setting, also if the volume is dropped without being closed.
+    /// Stops following the setting, also if the volume is dropped without being closed.
     following: DropGuard,
 }
 
 impl Volume {
-    /// Opens the data of a volume whose metadata is open, and serves metadata with it: from now on
-    /// garbage is collected and chunks are compacted. Follows changes of the setting that concern
-    /// the store of objects: keys, buckets, limits.
+    /// Opens the data of a volume whose metadata is open, and makes it available to metadata: from now
+    /// on garbage is collected and chunks are compacted. Follows changes of the setting that affect
+    /// the object store: keys, buckets, limits.
     pub async fn open(meta: Arc<Meta>, options: VolumeOptions) -> Result<Arc<Self>> {
-        // Before the setting is looked at: what changes from now on is not missed.
+        // Before reading the setting, so that no change is missed.
         let changes = meta.setting_changes();
         let setting = meta.context().setting();
         let VolumeOptions {
@@ -64,7 +64,9 @@ impl Volume {
             Arc::new(ReplaceableStore::new(object::open(&storage::spec(&setting, &storage)?)?));
         let layout = layout(&setting)?;
         let cache = match cache {
-            Some(cache) => Some(part_of(cache, cache_owner, &setting, layout, cache_share).await?),
+            Some(cache) => {
+                Some(open_cache(cache, cache_owner, &setting, layout, cache_share).await?)
+            }
             None => None,
         };
         data.read_only |= meta.context().options.read_only;
@@ -83,7 +85,7 @@ impl Volume {
 
         let following = CancellationToken::new();
         tokio::spawn(
-            following.clone().run_until_cancelled_owned(follow(changes, objects, storage)),
+            following.clone().run_until_cancelled_owned(follow_setting(changes, objects, storage)),
         );
         Ok(Arc::new(Self {
             meta,
@@ -103,16 +105,16 @@ impl Volume {
         &self.store
     }
 
-    /// Everything that is counted of this volume.
+    /// All metrics of this volume.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Closes the volume. What was written must have been flushed before. With `flush`, waits until
-    /// everything that is staged is in the bucket; otherwise the next run uploads it.
+    /// Closes the volume. Written data must have been flushed before. With `flush`, waits until all
+    /// staged blocks are in the bucket; otherwise the next run uploads them.
     ///
-    /// Metadata goes before data: its jobs delete and rewrite until they end, and with its session
-    /// go removed files that were still open.
+    /// Metadata is closed before data: its background jobs delete and rewrite objects until they end,
+    /// and closing its session deletes removed files that were still open.
     pub async fn close(&self, flush: bool) -> Result<()> {
         self.following.token().cancel();
         let flushed = if flush { self.store.flush_staged().await } else { Ok(()) };
@@ -121,20 +123,48 @@ impl Volume {
         flushed.and(closed)
     }
 
-    /// Closes the data alone: others go on with the metadata.
+    /// Closes the data only: others continue to use the metadata.
     pub async fn close_data(&self) {
         self.following.token().cancel();
         self.meta.detach_slice_store(&self.slices);
         self.store.close().await;
     }
 
-    /// What is wrong with the store of objects at the moment.
+    /// Returns what is currently wrong with the object store.
     pub fn storage_trouble(&self) -> Option<String> {
         self.trouble.last_failure()
     }
 }
 
-/// How slices of the volume become objects.
+/// Gives metadata access to the data of slices.
+struct Slices {
+    store: Arc<Store>,
+}
+
+impl Slices {
+    fn new(store: Arc<Store>) -> Self {
+        Self { store }
+    }
+}
+
+#[async_trait]
+impl SliceStore for Slices {
+    async fn delete(&self, slice: SliceSize) -> Result<()> {
+        self.store.remove(slice).await
+    }
+
+    async fn rewrite(&self, slices: &[Slice], id: SliceId, tier: u8) -> Result<()> {
+        let fragments: Vec<Fragment> = slices.iter().map(fragment).collect();
+        self.store.compact(&fragments, id, tier).await
+    }
+}
+
+fn fragment(slice: &Slice) -> Fragment {
+    let Slice { id, size, off, len, .. } = *slice;
+    Fragment { slice: SliceSize { id, size }, off, len }
+}
+
+/// Returns how slices of the volume are stored as objects.
 pub fn layout(setting: &Setting) -> Result<Layout> {
     let block_size = u32::try_from(setting.block_bytes()).ok().filter(|size| *size > 0);
     let block_size = block_size.ok_or_else(|| {
@@ -143,7 +173,7 @@ pub fn layout(setting: &Setting) -> Result<Layout> {
     Ok(Layout { block_size, hash_prefix: setting.hash_prefix })
 }
 
-/// How blocks of the volume are packed.
+/// Returns how blocks of the volume are compressed.
 pub fn compression(setting: &Setting) -> Result<Compression> {
     Ok(match setting.compression()? {
         Packing::None => Compression::None,
@@ -152,8 +182,8 @@ pub fn compression(setting: &Setting) -> Result<Compression> {
     })
 }
 
-/// The volume's part of the cache. Looks at directories, so it is asked off the async threads.
-async fn part_of(
+/// Opens the volume's part of the cache. It reads directories, so it runs off the async threads.
+async fn open_cache(
     cache: Arc<Cache>,
     owner: Option<CacheOwner>,
     setting: &Setting,
@@ -167,9 +197,9 @@ async fn part_of(
     joined("opening the cache", opened).await
 }
 
-/// Opens the store of objects anew with each change of the setting. One that cannot be opened leaves
-/// the old one in use.
-async fn follow(
+/// Opens the object store again after each change of the setting. If that fails, the old one stays in
+/// use.
+async fn follow_setting(
     mut changes: watch::Receiver<Arc<Setting>>,
     objects: Arc<ReplaceableStore>,
     storage: Overrides,
@@ -180,10 +210,10 @@ async fn follow(
         match opened {
             Ok(store) => {
                 objects.set(store);
-                info!(volume = setting.name, "the setting has changed");
+                info!(volume = setting.name, "opened the object store with the changed setting");
             }
             Err(error) => {
-                warn!(volume = setting.name, %error, "cannot follow the changed setting");
+                warn!(volume = setting.name, %error, "cannot open the object store with the changed setting");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! A mount of a volume: everything between the kernel and the stores, from its beginning to its end.
-//! A volume may have several.
+//! A mount of a volume: everything between the kernel and the stores, from start to end. A volume may
+//! have several mounts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,38 +13,40 @@ use tracing::{debug, warn};
 use super::Volume;
 use crate::chunk::Budget;
 use crate::error::{Result, joined};
-use crate::fuse::{End, Mount, MountOptions, Served, Session, Setup, Unmount, Wishes};
+use crate::fuse::{
+    InitOptions, Mount, MountOptions, Session, SessionEnd, SessionOptions, Unmount, VfsAdapter,
+};
 use crate::meta::Ino;
-use crate::vfs::internal::{Parts, Shown};
 use crate::vfs::{
-    AccessLog, Bandwidth, Content, Internal, Notices, OpMetrics, Vfs, VfsOptions, VfsParts,
+    AccessLog, Bandwidth, Content, Invalidator, OpMetrics, Vfs, VfsOptions, VfsParts, VirtualFiles,
+    VirtualFilesParts, Visibility,
 };
 
-/// How long the end of a mount waits for what is in flight. Longer than a store that answers at all
-/// needs; one that hangs must not keep the process for ever.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// How long closing waits for work in flight. Longer than a responsive store needs; one that hangs
+/// must not block the process forever.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What is to be mounted, where and how.
+/// What to mount, where and how.
 pub struct MountRequest {
     pub point: PathBuf,
-    /// The directory of the volume that is mounted.
+    /// The directory of the volume to mount.
     pub root: Ino,
     pub vfs: VfsOptions,
     pub mount: MountOptions,
-    pub wishes: Wishes,
-    pub setup: Setup,
-    /// For handles and virtual files, and what is kept with them.
+    pub init: InitOptions,
+    pub session: SessionOptions,
+    /// For handles and virtual files, and their state.
     pub memory: Arc<Budget>,
-    /// Which virtual files there are.
-    pub shown: Shown,
-    /// What `.config` shows.
+    /// Which virtual files exist.
+    pub visibility: Visibility,
+    /// Shown by `.config`.
     pub config: Value,
-    /// Where everything that is counted of the mount is to be seen, if that is not with the volume.
+    /// Where the metrics of the mount are registered, if not with the volume.
     pub registry: Option<Registry>,
 }
 
-/// A mounted volume. [`Mounted::close`] ends it in good order; dropped, it is unmounted and what was
-/// not flushed is lost.
+/// A mounted volume. [`Mounted::close`] ends it cleanly; dropping it unmounts and loses data that was
+/// not flushed.
 pub struct Mounted {
     volume: Arc<Volume>,
     vfs: Arc<Vfs>,
@@ -53,11 +55,10 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts a volume whose metadata is started.
+    /// Mounts a volume whose metadata session is started.
     pub async fn start(volume: Arc<Volume>, request: MountRequest) -> Result<Self> {
         let vfs = make_vfs(&volume, &request)?;
-        let MountRequest { point, mount, wishes, setup, .. } = request;
-        let (session, mount) = serve(Arc::clone(&vfs), point, mount, wishes, setup).await?;
+        let (session, mount) = serve(Arc::clone(&vfs), request).await?;
         Ok(Self { volume, vfs, session, mount })
     }
 
@@ -73,27 +74,27 @@ impl Mounted {
         &self.session
     }
 
-    /// Another bandwidth from now on.
+    /// Sets new bandwidth limits.
     pub fn limit(&self, bandwidth: Bandwidth) {
         self.vfs.limit(bandwidth);
     }
 
-    /// The directory of the volume that is mounted.
+    /// The mounted directory of the volume.
     pub fn root(&self) -> Ino {
         self.vfs.root()
     }
 
-    /// Waits until the mount is gone, by whomever.
-    pub async fn ended(&self) -> End {
+    /// Waits until the mount is gone, for any reason.
+    pub async fn ended(&self) -> SessionEnd {
         self.session.ended().await
     }
 
-    /// Unmounts if that has not happened, lets what is in flight come to its end, and stores what was
-    /// written. The volume stays open.
+    /// Unmounts if that has not happened, waits for work in flight, and stores written data. The volume
+    /// stays open.
     pub async fn close(self) -> Result<()> {
         let Self { vfs, session, mount, .. } = self;
-        let unmounted = take_down(&session, mount).await;
-        let leftover = session.stop(PATIENCE).await;
+        let unmounted = unmount(&session, mount).await;
+        let leftover = session.stop(STOP_TIMEOUT).await;
         if leftover.unfinished > 0 || leftover.receiving {
             warn!(?leftover, "requests are still in flight at the end of the mount");
         }
@@ -104,16 +105,17 @@ impl Mounted {
 }
 
 fn make_vfs(volume: &Volume, request: &MountRequest) -> Result<Arc<Vfs>> {
-    let MountRequest { root, vfs: options, config, registry: own, memory, shown, .. } = request;
+    let MountRequest { root, vfs: options, config, registry: own, memory, visibility, .. } =
+        request;
     let (root, options, memory) = (*root, options.clone(), Arc::clone(memory));
     let (meta, store) = (Arc::clone(volume.meta()), Arc::clone(volume.store()));
     let metrics = OpMetrics::register(own.as_ref().unwrap_or(volume.registry()))?;
-    // Of the volume everything is counted that others do with it as well.
-    let common = Some(volume.registry()).filter(|_| *shown == Shown::All);
+    // The metrics of the volume include what other mounts do with it.
+    let common = Some(volume.registry()).filter(|_| *visibility == Visibility::All);
     let registries = own.iter().chain(common).cloned().collect();
     let content = Content::new(Arc::clone(&meta), Arc::clone(&store), options.content);
-    let (log, notices) = (Arc::<AccessLog>::default(), Arc::<Notices>::default());
-    let internal = Internal::new(Parts {
+    let (log, invalidator) = (Arc::<AccessLog>::default(), Arc::<Invalidator>::default());
+    let virtual_files = VirtualFiles::new(VirtualFilesParts {
         root,
         meta: Arc::clone(&meta),
         content: Arc::clone(&content),
@@ -122,41 +124,38 @@ fn make_vfs(volume: &Volume, request: &MountRequest) -> Result<Arc<Vfs>> {
         config: config.clone(),
         log: Arc::clone(&log),
         prefix: options.prefix_internal,
-        notices: Arc::clone(&notices),
+        invalidator: Arc::clone(&invalidator),
         memory: Arc::clone(&memory),
-        shown: *shown,
+        visibility: *visibility,
     });
-    let parts = VfsParts { root, meta, content, internal, notices, log, metrics, options, memory };
+    let parts =
+        VfsParts { root, meta, content, virtual_files, invalidator, log, metrics, options, memory };
     Ok(Vfs::new(parts))
 }
 
-/// Mounts and begins to serve. Both wait for the kernel, so they run where waiting is allowed.
-async fn serve(
-    vfs: Arc<Vfs>,
-    point: PathBuf,
-    options: MountOptions,
-    wishes: Wishes,
-    setup: Setup,
-) -> Result<(Session, Mount)> {
+/// Mounts and starts a session. Both block on the kernel, so they run on a blocking thread.
+async fn serve(vfs: Arc<Vfs>, request: MountRequest) -> Result<(Session, Mount)> {
+    let MountRequest { point, mount: options, init, session: session_options, .. } = request;
     let runtime = Handle::current();
-    let served = Arc::new(Served::new(vfs));
-    let max_readahead = wishes.max_readahead;
+    let adapter = Arc::new(VfsAdapter::new(vfs));
+    let max_readahead = init.max_readahead;
     let started = tokio::task::spawn_blocking(move || {
         let (mount, device) = Mount::new(&point, &options)?;
-        let session = Session::start(device, Arc::clone(&served), &wishes, &setup, runtime)?;
-        served.notify_by(session.notifier());
+        let session =
+            Session::start(device, Arc::clone(&adapter), &init, &session_options, runtime)?;
+        adapter.connect_kernel(session.notifier());
         Ok((session, mount))
     });
     let (session, mount) = joined("mounting", started).await?;
-    // The kernel offers no more than its own limit, which is lower; only root may raise it.
+    // The kernel offers no more than its own, lower limit; only root may raise it.
     if let Err(error) = mount.read_ahead(max_readahead) {
-        debug!(%error, "the kernel reads ahead no further than usual");
+        debug!(%error, "cannot raise the kernel's readahead");
     }
     Ok((session, mount))
 }
 
-/// Takes the mount away, unless it is gone: then its place may be another's by now.
-async fn take_down(session: &Session, mut mount: Mount) -> Result<()> {
+/// Unmounts, unless the mount is gone: then another may be mounted at the same path by now.
+async fn unmount(session: &Session, mut mount: Mount) -> Result<()> {
     if session.has_ended() {
         mount.leave();
         return Ok(());

@@ -1,4 +1,4 @@
-//! What a client wants of a volume beside what its setting says.
+//! The options of a client for a volume, beside its setting.
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ const BUFFER_SIZE: usize = 300 << 20;
 pub struct VolumeOptions {
     pub storage: Overrides,
     pub data: Options,
-    /// The memory for data; volumes of one process may share it.
+    /// The memory for data; the volumes of one process may share it.
     pub budget: Arc<Budget>,
     /// The block cache of this process, if it has one.
     pub cache: Option<Arc<Cache>>,
-    /// Who uses the cache, where it has several users that must not share what is theirs.
+    /// Who uses the cache, if its users must not share blocks.
     pub cache_owner: Option<CacheOwner>,
-    /// What the volume may take of the cache when others need room; none: all.
+    /// The share of the cache that the volume may keep when others need space; `None`: all of it.
     pub cache_share: Option<u64>,
-    /// Where everything that is counted of the volume is to be seen; of this volume alone.
+    /// Where the metrics of this volume are registered; for this volume only.
     pub registry: Registry,
     /// The directory whose usage is shown there.
     pub root: Ino,
 }
 
 impl Default for VolumeOptions {
-    /// No cache on disk, and memory of its own.
+    /// No cache on disk, and its own memory.
     fn default() -> Self {
         Self {
             storage: Overrides::default(),

@@ -1,4 +1,4 @@
-//! Where a volume keeps its objects: from its setting, and from what this client was told.
+//! Where a volume stores its objects: from its setting, and from options of this client.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::object::{Encryption, Metrics, Spec, Tier};
 use crate::policy::Policy;
 use crate::secret::Secret;
 
-/// What a client says about the store beside the setting, and in place of it.
+/// The options of a client for the object store, which override the setting.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
     pub storage: Option<String>,
@@ -29,17 +29,17 @@ pub struct Overrides {
     /// Of the volume's private key, if it is protected by one.
     pub passphrase: Secret,
     pub instance_credentials: bool,
-    /// Whether objects in files wait for the disk; they do unless told otherwise.
+    /// Whether writing an object to a file waits for the disk; true by default.
     pub sync: Option<bool>,
-    /// Goes before the environment of the process, for keys and regions that the setting lacks.
+    /// Takes precedence over the environment of the process, for keys and regions missing in the setting.
     pub env: BTreeMap<String, Secret>,
-    /// What of all this, and of the setting, may be opened.
+    /// Which of all these, and of the setting, may be used.
     pub policy: Arc<Policy>,
     pub metrics: Option<Metrics>,
 }
 
 impl Overrides {
-    /// What the environment says: `JFS_RSA_PASSPHRASE` as in JuiceFS, `JFS_FILE_SYNC=false` and
+    /// Reads the environment: `JFS_RSA_PASSPHRASE` as in JuiceFS, `JFS_FILE_SYNC=false` and
     /// `JFS_INSTANCE_CREDENTIALS=true`.
     pub fn from_environment() -> Result<Self> {
         let value = |name| std::env::var(name).unwrap_or_default();
@@ -57,15 +57,15 @@ impl Overrides {
     }
 }
 
-/// How to open the objects of a volume, with the secrets of the setting in the clear.
+/// Returns how to open the objects of a volume, with the secrets of the setting decrypted.
 ///
-/// Limits are in Mbps where people say them; of these, 85 % are for bodies, as in JuiceFS, and the
-/// rest for what comes with them.
-pub fn spec(setting: &Setting, said: &Overrides) -> Result<Spec> {
+/// Limits are configured in Mbps; 85 % of these are for bodies, as in JuiceFS, and the rest for
+/// overhead.
+pub fn spec(setting: &Setting, overrides: &Overrides) -> Result<Spec> {
     let mut plain = setting.clone();
     plain.decrypt()?;
-    let storage = said.storage.as_ref().unwrap_or(&plain.storage);
-    let bucket = said.bucket.as_ref().unwrap_or(&plain.bucket);
+    let storage = overrides.storage.as_ref().unwrap_or(&plain.storage);
+    let bucket = overrides.bucket.as_ref().unwrap_or(&plain.bucket);
     let mut spec = Spec::new(storage, bucket);
     spec.access_key.clone_from(&plain.access_key);
     spec.secret_key = plain.secret_key.clone();
@@ -77,35 +77,35 @@ pub fn spec(setting: &Setting, said: &Overrides) -> Result<Spec> {
         .filter_map(|id| plain.tier(id))
         .map(|tier| (tier.id, Tier { class: tier.storage_class, tag: tier.tag }))
         .collect();
-    if let Some(class) = &said.storage_class {
+    if let Some(class) = &overrides.storage_class {
         spec.tiers.entry(0).or_default().class.clone_from(class);
     }
-    if let Some(tag) = &said.tag {
+    if let Some(tag) = &overrides.tag {
         spec.tiers.entry(0).or_default().tag.clone_from(tag);
     }
     if !plain.encrypt_key.is_empty() {
-        let (key, passphrase) = (plain.encrypt_key.clone(), said.passphrase.clone());
+        let (key, passphrase) = (plain.encrypt_key.clone(), overrides.passphrase.clone());
         spec.encryption = Some(Encryption { algo: plain.encrypt_algo.clone(), key, passphrase });
     }
-    spec.retries = said.retries.unwrap_or(spec.retries);
-    spec.get_timeout = said.get_timeout.unwrap_or(spec.get_timeout);
-    spec.put_timeout = said.put_timeout.unwrap_or(spec.put_timeout);
-    spec.upload_limit = bytes_per_second(said.upload_limit, plain.upload_limit);
-    spec.download_limit = bytes_per_second(said.download_limit, plain.download_limit);
-    spec.instance_credentials = said.instance_credentials;
-    spec.sync = said.sync.unwrap_or(spec.sync);
-    spec.env.clone_from(&said.env);
-    spec.policy = Arc::clone(&said.policy);
-    spec.metrics.clone_from(&said.metrics);
+    spec.retries = overrides.retries.unwrap_or(spec.retries);
+    spec.get_timeout = overrides.get_timeout.unwrap_or(spec.get_timeout);
+    spec.put_timeout = overrides.put_timeout.unwrap_or(spec.put_timeout);
+    spec.upload_limit = bytes_per_second(overrides.upload_limit, plain.upload_limit);
+    spec.download_limit = bytes_per_second(overrides.download_limit, plain.download_limit);
+    spec.instance_credentials = overrides.instance_credentials;
+    spec.sync = overrides.sync.unwrap_or(spec.sync);
+    spec.env.clone_from(&overrides.env);
+    spec.policy = Arc::clone(&overrides.policy);
+    spec.metrics.clone_from(&overrides.metrics);
     Ok(spec)
 }
 
-fn bytes_per_second(said: Option<u64>, stored: i64) -> u64 {
-    let mbps = said.unwrap_or_else(|| stored.try_into().unwrap_or_default());
+fn bytes_per_second(overrides: Option<u64>, stored: i64) -> u64 {
+    let mbps = overrides.unwrap_or_else(|| stored.try_into().unwrap_or_default());
     mbps.saturating_mul(1_000_000 / 8 * 85 / 100)
 }
 
-/// What a switch of the environment says.
+/// Parses a switch of the environment.
 pub fn flag(name: &str, value: &str) -> Result<Option<bool>> {
     match value.to_lowercase().as_str() {
         "" => Ok(None),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_setting_says_where_objects_are() {
+    fn the_setting_names_the_object_store() {
         let mut setting = setting();
         setting.encrypt().unwrap();
         let spec = spec(&setting, &Overrides::default()).unwrap();
@@ -147,21 +147,21 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_older_than_tiers_has_the_class_that_it_names() {
+    fn a_volume_older_than_tiers_has_its_storage_class() {
         let mut setting = setting();
         setting.storage_class = "COLD".to_owned();
         setting.tiers = None;
         assert_eq!(spec(&setting, &Overrides::default()).unwrap().tiers[&0].class, "COLD");
-        let said = Overrides { storage_class: Some("HOT".to_owned()), ..Overrides::default() };
-        assert_eq!(spec(&setting, &said).unwrap().tiers[&0].class, "HOT");
-        let said = Overrides { tag: Some("a=b".to_owned()), ..Overrides::default() };
+        let overrides = Overrides { storage_class: Some("HOT".to_owned()), ..Overrides::default() };
+        assert_eq!(spec(&setting, &overrides).unwrap().tiers[&0].class, "HOT");
+        let overrides = Overrides { tag: Some("a=b".to_owned()), ..Overrides::default() };
         let tier = Tier { class: "COLD".to_owned(), tag: "a=b".to_owned() };
-        assert_eq!(spec(&setting, &said).unwrap().tiers[&0], tier);
+        assert_eq!(spec(&setting, &overrides).unwrap().tiers[&0], tier);
     }
 
     #[test]
-    fn what_the_client_says_goes_before_the_setting() {
-        let said = Overrides {
+    fn options_of_the_client_override_the_setting() {
+        let overrides = Overrides {
             bucket: Some("/elsewhere/".to_owned()),
             storage: Some("file".to_owned()),
             upload_limit: Some(8),
@@ -169,18 +169,18 @@ mod tests {
             retries: Some(2),
             ..Overrides::default()
         };
-        let spec = spec(&setting(), &said).unwrap();
+        let spec = spec(&setting(), &overrides).unwrap();
         assert_eq!((spec.storage.as_str(), spec.bucket.as_str()), ("file", "/elsewhere/"));
         assert_eq!((spec.upload_limit, spec.download_limit), (850_000, 1_700_000));
         assert_eq!(spec.retries, 2);
     }
 
     #[test]
-    fn a_private_key_comes_with_its_passphrase() {
+    fn a_private_key_is_used_with_its_passphrase() {
         let mut setting = setting();
         setting.encrypt_key = Secret::new("key");
-        let said = Overrides { passphrase: Secret::new("sesame"), ..Overrides::default() };
-        let found = spec(&setting, &said).unwrap().encryption.unwrap();
+        let overrides = Overrides { passphrase: Secret::new("sesame"), ..Overrides::default() };
+        let found = spec(&setting, &overrides).unwrap().encryption.unwrap();
         assert_eq!((found.key.expose(), found.passphrase.expose()), ("key", "sesame"));
         assert_eq!(found.algo, setting.encrypt_algo);
     }

@@ -7,23 +7,21 @@ use uuid::Uuid;
 
 use super::*;
 use crate::chunk::{Cache, CacheOptions, Options, Writeback};
-use crate::meta::record::Slice;
 use crate::meta::{Caller, Ino, Name, Registration, Timestamp};
 use crate::object::ObjectStore;
 use crate::object::mem::MemStore;
-use crate::slice::SliceSize;
 
 const BLOCK: u32 = 64 << 10;
 
-/// A volume for one test, in stores of its own.
-struct Scene {
+/// A volume for one test, in its own stores.
+struct Fixture {
     volume: Arc<Volume>,
     bucket: Arc<MemStore>,
     url: String,
     _folder: TempDir,
 }
 
-/// A name that no other test has.
+/// Returns a name that no other test uses.
 fn fresh(what: &str) -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     format!("{what}-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
@@ -36,7 +34,7 @@ async fn connect(url: &str) -> Arc<Meta> {
     meta
 }
 
-impl Scene {
+impl Fixture {
     async fn new(url: &str, options: VolumeOptions) -> Self {
         let (folder, name) = (tempfile::tempdir().unwrap(), fresh("bucket"));
         let url = url.replace("FOLDER", folder.path().to_str().unwrap());
@@ -72,7 +70,7 @@ impl Scene {
         self.volume.meta().idle().await;
     }
 
-    /// Writes some bytes of a file as one slice.
+    /// Writes bytes to a file as one slice.
     async fn write(&self, ino: Ino, off: u32, bytes: &[u8]) {
         let (meta, store) = (self.volume.meta(), self.volume.store());
         let id = meta.new_slice().await.unwrap();
@@ -86,7 +84,7 @@ impl Scene {
         meta.write(ino, 0, off, slice, Timestamp::now()).await.unwrap();
     }
 
-    /// The first chunk of a file, as long as there are slices.
+    /// Reads the first chunk of a file, as far as there are slices.
     async fn read(&self, ino: Ino) -> Vec<u8> {
         let mut content = Vec::new();
         for part in self.volume.meta().read(ino, 0).await.unwrap().iter() {
@@ -107,39 +105,39 @@ impl Scene {
     }
 }
 
-/// A file of many overlapping slices and a hole, and what it holds.
-async fn patchwork(scene: &Scene, ino: Ino) -> Vec<u8> {
+/// Writes a file of many overlapping slices and a hole, and returns its content.
+async fn patchwork(fixture: &Fixture, ino: Ino) -> Vec<u8> {
     let mut content = vec![0; 5 * BLOCK as usize];
     for (n, (off, len)) in
         (1_u8..).zip([(100, 2 * BLOCK), (BLOCK, 10), (7, 300), (4 * BLOCK, BLOCK), (BLOCK + 3, 4)])
     {
         let bytes: Vec<u8> = (0..len).map(|at| n ^ (at >> 3).to_le_bytes()[0]).collect();
         content[off as usize..][..len as usize].copy_from_slice(&bytes);
-        scene.write(ino, off, &bytes).await;
+        fixture.write(ino, off, &bytes).await;
     }
     content
 }
 
 async fn compaction_keeps_the_content(url: &str) {
-    let scene = Scene::new(url, VolumeOptions::default()).await;
-    let ino = scene.file("file").await;
+    let fixture = Fixture::new(url, VolumeOptions::default()).await;
+    let ino = fixture.file("file").await;
     // Not read before: reading so many slices compacts them in the background.
-    let content = patchwork(&scene, ino).await;
-    let before = scene.objects().await;
-    assert!(scene.volume.meta().compact(ino, 0, true).await.unwrap());
-    scene.volume.meta().idle().await;
-    let parts = scene.volume.meta().read(ino, 0).await.unwrap();
+    let content = patchwork(&fixture, ino).await;
+    let before = fixture.objects().await;
+    assert!(fixture.volume.meta().compact(ino, 0, true).await.unwrap());
+    fixture.volume.meta().idle().await;
+    let parts = fixture.volume.meta().read(ino, 0).await.unwrap();
     let (holes, data): (Vec<&Slice>, Vec<&Slice>) =
         parts.iter().partition(|part| part.id.is_hole());
     assert!(data.iter().all(|part| part.id == data[0].id), "one slice: {data:?}");
     assert!(!holes.is_empty(), "what was a hole stays one");
-    assert!(scene.read(ino).await == content);
-    let after = scene.objects().await;
+    assert!(fixture.read(ino).await == content);
+    let after = fixture.objects().await;
     assert!(after.iter().all(|key| !before.contains(key)), "{after:?}");
 
-    scene.unlink("file").await;
-    assert_eq!(scene.objects().await, Vec::<String>::new());
-    scene.volume.close(false).await.unwrap();
+    fixture.unlink("file").await;
+    assert_eq!(fixture.objects().await, Vec::<String>::new());
+    fixture.volume.close(false).await.unwrap();
 }
 
 #[tokio::test]
@@ -153,55 +151,55 @@ async fn compaction_keeps_the_content_in_sqlite() {
 }
 
 #[tokio::test]
-async fn a_compaction_that_meets_a_missing_block_changes_nothing() {
-    let scene = Scene::in_memory(VolumeOptions::default()).await;
-    let ino = scene.file("file").await;
-    patchwork(&scene, ino).await;
-    let lost = scene.objects().await.remove(0);
-    scene.bucket.delete(&lost).await.unwrap();
-    let before = (scene.objects().await, scene.volume.meta().read(ino, 0).await.unwrap());
-    let error = scene.volume.meta().compact(ino, 0, true).await.unwrap_err();
+async fn a_compaction_that_misses_a_block_changes_nothing() {
+    let fixture = Fixture::in_memory(VolumeOptions::default()).await;
+    let ino = fixture.file("file").await;
+    patchwork(&fixture, ino).await;
+    let lost = fixture.objects().await.remove(0);
+    fixture.bucket.delete(&lost).await.unwrap();
+    let before = (fixture.objects().await, fixture.volume.meta().read(ino, 0).await.unwrap());
+    let error = fixture.volume.meta().compact(ino, 0, true).await.unwrap_err();
     assert!(matches!(error, Error::MissingBlock { .. }), "{error}");
-    scene.volume.meta().idle().await;
-    let after = (scene.objects().await, scene.volume.meta().read(ino, 0).await.unwrap());
+    fixture.volume.meta().idle().await;
+    let after = (fixture.objects().await, fixture.volume.meta().read(ino, 0).await.unwrap());
     assert_eq!(before, after);
 }
 
 #[tokio::test]
-async fn a_changed_bucket_is_taken_up_without_reopening() {
-    let scene = Scene::in_memory(VolumeOptions::default()).await;
-    let ino = scene.file("file").await;
-    scene.write(ino, 0, b"old").await;
+async fn a_changed_bucket_is_used_without_reopening() {
+    let fixture = Fixture::in_memory(VolumeOptions::default()).await;
+    let ino = fixture.file("file").await;
+    fixture.write(ino, 0, b"old").await;
     let other = fresh("bucket");
-    let admin = Meta::connect(&scene.url, crate::meta::Options::default()).await.unwrap();
-    let setting = (*scene.volume.meta().context().setting()).clone();
+    let admin = Meta::connect(&fixture.url, crate::meta::Options::default()).await.unwrap();
+    let setting = (*fixture.volume.meta().context().setting()).clone();
     let setting = Setting { bucket: format!("mem://{other}"), ..setting };
     admin.init(setting, false).await.unwrap();
-    scene.volume.meta().reload().await.unwrap();
+    fixture.volume.meta().reload().await.unwrap();
     let new = MemStore::named(&other);
     let patience = tokio::time::Instant::now() + Duration::from_secs(20);
     loop {
-        scene.write(ino, 0, b"new").await;
+        fixture.write(ino, 0, b"new").await;
         if !new.list("", "", 1).await.unwrap().is_empty() {
             break;
         }
         assert!(tokio::time::Instant::now() < patience, "still in the old bucket");
         tokio::task::yield_now().await;
     }
-    assert_eq!(scene.read(ino).await, b"new");
+    assert_eq!(fixture.read(ino).await, b"new");
 }
 
 #[tokio::test]
 async fn a_bucket_that_cannot_be_opened_leaves_the_old_one_in_use() {
-    let scene = Scene::in_memory(VolumeOptions::default()).await;
+    let fixture = Fixture::in_memory(VolumeOptions::default()).await;
     let (sender, changes) = watch::channel(Arc::new(Setting::default()));
-    let live = Arc::new(ReplaceableStore::new(scene.bucket.clone()));
-    let following = tokio::spawn(follow(changes, live.clone(), Overrides::default()));
-    let setting = (*scene.volume.meta().context().setting()).clone();
+    let live = Arc::new(ReplaceableStore::new(fixture.bucket.clone()));
+    let following = tokio::spawn(follow_setting(changes, live.clone(), Overrides::default()));
+    let setting = (*fixture.volume.meta().context().setting()).clone();
     sender.send(Arc::new(Setting { storage: "nothing".to_owned(), ..setting })).unwrap();
     drop(sender);
     following.await.unwrap();
-    assert_eq!(live.place(), scene.bucket.place());
+    assert_eq!(live.place(), fixture.bucket.place());
 }
 
 #[tokio::test]
@@ -216,40 +214,40 @@ async fn closing_with_a_flush_leaves_nothing_staged() {
             data: Options { writeback: Some(writeback), ..Options::default() },
             ..VolumeOptions::default()
         };
-        let scene = Scene::in_memory(options).await;
-        let ino = scene.file("file").await;
-        scene.write(ino, 0, b"some bytes").await;
-        assert_eq!(scene.objects().await.len(), 0);
-        assert_eq!(scene.read(ino).await, b"some bytes");
-        scene.volume.close(flush).await.unwrap();
-        assert_eq!(scene.objects().await.len(), usize::from(flush));
+        let fixture = Fixture::in_memory(options).await;
+        let ino = fixture.file("file").await;
+        fixture.write(ino, 0, b"some bytes").await;
+        assert_eq!(fixture.objects().await.len(), 0);
+        assert_eq!(fixture.read(ino).await, b"some bytes");
+        fixture.volume.close(flush).await.unwrap();
+        assert_eq!(fixture.objects().await.len(), usize::from(flush));
     }
 }
 
 #[tokio::test]
 async fn a_removed_file_that_was_open_is_left_to_the_next_client() {
-    let scene = Scene::in_memory(VolumeOptions::default()).await;
-    let ino = scene.file("file").await;
-    scene.write(ino, 0, b"some bytes").await;
-    scene.volume.meta().open_file(&Caller::root(), ino, OFlag::O_RDONLY).await.unwrap();
-    scene.unlink("file").await;
-    assert_eq!(scene.read(ino).await, b"some bytes");
-    scene.volume.close(false).await.unwrap();
+    let fixture = Fixture::in_memory(VolumeOptions::default()).await;
+    let ino = fixture.file("file").await;
+    fixture.write(ino, 0, b"some bytes").await;
+    fixture.volume.meta().open_file(&Caller::root(), ino, OFlag::O_RDONLY).await.unwrap();
+    fixture.unlink("file").await;
+    assert_eq!(fixture.read(ino).await, b"some bytes");
+    fixture.volume.close(false).await.unwrap();
 
-    let next = Volume::open(connect(&scene.url).await, VolumeOptions::default()).await.unwrap();
+    let next = Volume::open(connect(&fixture.url).await, VolumeOptions::default()).await.unwrap();
     let day_after = Timestamp::now().sec + 86_400;
     assert_eq!(next.meta().clean_deleted_files(day_after).await.unwrap(), 1);
-    assert_eq!(scene.objects().await, Vec::<String>::new());
+    assert_eq!(fixture.objects().await, Vec::<String>::new());
     next.close(false).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_volume_shows_what_it_counts() {
+async fn a_volume_registers_its_metrics() {
     let registry = Registry::new_custom(Some("juicefs".to_owned()), None).unwrap();
     let options = VolumeOptions { registry: registry.clone(), ..VolumeOptions::default() };
-    let scene = Scene::in_memory(options).await;
-    let ino = scene.file("file").await;
-    scene.write(ino, 0, b"some bytes").await;
+    let fixture = Fixture::in_memory(options).await;
+    let ino = fixture.file("file").await;
+    fixture.write(ino, 0, b"some bytes").await;
     let names: Vec<_> = registry.gather().iter().map(|one| one.name().to_owned()).collect();
     for name in ["juicefs_object_request_data_bytes", "juicefs_used_buffer_size_bytes"] {
         assert!(names.iter().any(|one| one == name), "{name}: {names:?}");
@@ -257,7 +255,7 @@ async fn a_volume_shows_what_it_counts() {
 }
 
 #[test]
-fn a_setting_without_sense_is_refused_by_what_is_wrong() {
+fn an_invalid_setting_is_refused_with_the_reason() {
     let setting = Setting { block_size: 0, ..Setting::default() };
     assert!(layout(&setting).unwrap_err().to_string().contains("block size"));
     let setting = Setting { compression: "rar".to_owned(), ..Setting::default() };

@@ -4,25 +4,25 @@ use std::collections::HashSet;
 use std::fs;
 use std::sync::atomic::Ordering;
 
-use jfs::fuse::{PlusMode, Wishes};
+use jfs::fuse::{InitOptions, PlusMode};
 
-use crate::rig::Rig;
+use crate::fixture::Fixture;
 use crate::timeout::{MOUNTED, within};
 
-fn list_all(plus: PlusMode) -> (Rig, usize) {
-    let rig = Rig::wishing(&Wishes { plus, ..Wishes::default() });
+fn list_all(plus: PlusMode) -> (Fixture, usize) {
+    let fixture = Fixture::with_init(&InitOptions { plus, ..InitOptions::default() });
     let names: HashSet<String> = (0..10_000).map(|n| format!("entry-{n:05}")).collect();
     for name in &names {
-        rig.file(name, name.as_bytes());
+        fixture.file(name, name.as_bytes());
     }
-    let listed: Vec<String> = fs::read_dir(rig.point())
+    let listed: Vec<String> = fs::read_dir(fixture.point())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     assert_eq!(listed.len(), names.len());
     assert!(listed.into_iter().collect::<HashSet<_>>() == names);
-    let plus = rig.synth.seen.plus.load(Ordering::SeqCst);
-    (rig, plus)
+    let plus = fixture.fs.seen.plus.load(Ordering::SeqCst);
+    (fixture, plus)
 }
 
 #[test]
@@ -36,9 +36,9 @@ fn ten_thousand_entries_are_listed_once_each() {
 #[test]
 fn ten_thousand_entries_are_listed_with_their_attributes() {
     within(MOUNTED, || {
-        let (rig, plus) = list_all(PlusMode::Always);
+        let (fixture, plus) = list_all(PlusMode::Always);
         assert!(plus > 0);
-        for entry in fs::read_dir(rig.point()).unwrap().take(100) {
+        for entry in fs::read_dir(fixture.point()).unwrap().take(100) {
             assert_eq!(entry.unwrap().metadata().unwrap().len(), 11);
         }
     });
@@ -47,11 +47,11 @@ fn ten_thousand_entries_are_listed_with_their_attributes() {
 #[test]
 fn types_are_listed() {
     within(MOUNTED, || {
-        let rig = Rig::new();
-        fs::create_dir(rig.path("d")).unwrap();
-        fs::write(rig.path("f"), "").unwrap();
-        std::os::unix::fs::symlink("f", rig.path("l")).unwrap();
-        let mut found: Vec<(String, bool, bool)> = fs::read_dir(rig.point())
+        let fixture = Fixture::new();
+        fs::create_dir(fixture.path("d")).unwrap();
+        fs::write(fixture.path("f"), "").unwrap();
+        std::os::unix::fs::symlink("f", fixture.path("l")).unwrap();
+        let mut found: Vec<(String, bool, bool)> = fs::read_dir(fixture.point())
             .unwrap()
             .map(|entry| {
                 let entry = entry.unwrap();

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
 
-use crate::rig::{Process, Rig, eventually};
+use crate::fixture::{Fixture, Process, eventually};
 use crate::timeout::{MOUNTED, within};
 
 #[test]
-fn the_two_kinds_of_locks_do_not_see_each_other() {
+fn the_two_kinds_of_locks_are_independent() {
     within(MOUNTED, || {
-        let rig = Rig::new();
-        let (one, two) = (rig.open("f"), rig.open("f"));
+        let fixture = Fixture::new();
+        let (one, two) = (fixture.open("f"), fixture.open("f"));
         flock(&one, FlockOperation::LockExclusive).unwrap();
         fcntl_lock(&two, FlockOperation::NonBlockingLockExclusive).unwrap();
         let refused = flock(&two, FlockOperation::NonBlockingLockExclusive);
@@ -21,10 +21,10 @@ fn the_two_kinds_of_locks_do_not_see_each_other() {
 }
 
 #[test]
-fn closing_a_file_gives_up_its_flock() {
+fn closing_a_file_releases_its_flock() {
     within(MOUNTED, || {
-        let rig = Rig::new();
-        let (one, two) = (rig.open("f"), rig.open("f"));
+        let fixture = Fixture::new();
+        let (one, two) = (fixture.open("f"), fixture.open("f"));
         flock(&one, FlockOperation::LockExclusive).unwrap();
         drop(one);
         eventually("the lock is free", || {
@@ -34,46 +34,48 @@ fn closing_a_file_gives_up_its_flock() {
 }
 
 #[test]
-fn who_waits_for_a_lock_gets_it_when_it_is_free() {
+fn a_waiter_gets_the_lock_when_it_is_released() {
     within(MOUNTED, || {
-        let rig = Rig::new();
-        let holder = rig.open("f");
+        let fixture = Fixture::new();
+        let holder = fixture.open("f");
         flock(&holder, FlockOperation::LockExclusive).unwrap();
-        let path = rig.path("f");
+        let path = fixture.path("f");
         let waiter = Process::start("flock", &[path.to_str().unwrap(), "-c", "echo mine"]);
-        eventually("somebody waits", || rig.synth.seen.waiting.load(Ordering::SeqCst) >= 2);
+        eventually("somebody waits", || fixture.fs.seen.waiting.load(Ordering::SeqCst) >= 2);
         flock(&holder, FlockOperation::Unlock).unwrap();
         assert_eq!(waiter.finish(), (true, b"mine\n".to_vec()));
     });
 }
 
 #[test]
-fn who_waits_for_a_lock_is_freed_by_a_signal() {
+fn a_signal_ends_the_wait_for_a_lock() {
     within(MOUNTED, || {
-        let rig = Rig::new();
-        let holder = rig.open("f");
+        let fixture = Fixture::new();
+        let holder = fixture.open("f");
         flock(&holder, FlockOperation::LockExclusive).unwrap();
         for (n, signal) in ["TERM", "KILL"].into_iter().enumerate() {
-            let path = rig.path("f");
+            let path = fixture.path("f");
             let waiter = Process::start("flock", &[path.to_str().unwrap(), "-c", "echo mine"]);
             // The first to wait is the holder itself, whose lock was free.
-            eventually("somebody waits", || rig.synth.seen.waiting.load(Ordering::SeqCst) == 2 + n);
+            eventually("somebody waits", || {
+                fixture.fs.seen.waiting.load(Ordering::SeqCst) == 2 + n
+            });
             waiter.signal(signal);
             assert_eq!(waiter.finish(), (false, Vec::new()));
         }
-        // Nobody who left has taken it.
+        // No waiter that was interrupted has taken it.
         flock(&holder, FlockOperation::Unlock).unwrap();
-        let next = rig.open("f");
+        let next = fixture.open("f");
         flock(&next, FlockOperation::NonBlockingLockExclusive).unwrap();
     });
 }
 
 #[test]
-fn locks_of_another_process_are_in_the_way() {
+fn locks_of_another_process_conflict() {
     within(MOUNTED, || {
-        let rig = Rig::new();
-        let path = rig.path("f");
-        let holder = rig.open("f");
+        let fixture = Fixture::new();
+        let path = fixture.path("f");
+        let holder = fixture.open("f");
         flock(&holder, FlockOperation::LockShared).unwrap();
         let try_lock = |kind: &str| {
             let arguments = ["-n", kind, path.to_str().unwrap(), "-c", "true"];

@@ -1,7 +1,7 @@
-//! The kernel side of FUSE with the real kernel, over a file system in memory.
+//! The FUSE session with the real kernel, over a file system in memory.
 //!
-//! Whatever could hang hangs in a child process: one that waits for an answer of its own process
-//! could not even be killed.
+//! Everything that could hang runs in a child process: a process that waits for its own reply could
+//! not even be killed.
 #![cfg(test)]
 
 #[allow(dead_code, reason = "shared with other test programs")]
@@ -15,13 +15,13 @@ mod connection;
 mod timeout;
 
 mod content;
+mod fixture;
 mod handover;
 mod interrupts;
-mod life;
 mod listing;
 mod locks;
-mod mounting;
+mod memory_fs;
+mod mount;
 mod names;
 mod notifications;
-mod rig;
-mod synth;
+mod session_end;

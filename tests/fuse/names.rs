@@ -10,68 +10,68 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::rig::Rig;
+use crate::fixture::Fixture;
 use crate::timeout::{MOUNTED, within};
 
 #[test]
-fn a_file_is_made_renamed_linked_and_removed() {
+fn a_file_is_created_renamed_linked_and_removed() {
     within(MOUNTED, || {
-        let rig = Rig::new();
-        fs::write(rig.path("a"), "content").unwrap();
-        fs::rename(rig.path("a"), rig.path("b")).unwrap();
-        fs::hard_link(rig.path("b"), rig.path("c")).unwrap();
-        assert_eq!(fs::metadata(rig.path("c")).unwrap().nlink(), 2);
-        fs::remove_file(rig.path("b")).unwrap();
-        assert_eq!(fs::read(rig.path("c")).unwrap(), b"content");
-        assert!(!rig.path("a").exists());
-        assert_eq!(rig.synth.content("c"), b"content");
+        let fixture = Fixture::new();
+        fs::write(fixture.path("a"), "content").unwrap();
+        fs::rename(fixture.path("a"), fixture.path("b")).unwrap();
+        fs::hard_link(fixture.path("b"), fixture.path("c")).unwrap();
+        assert_eq!(fs::metadata(fixture.path("c")).unwrap().nlink(), 2);
+        fs::remove_file(fixture.path("b")).unwrap();
+        assert_eq!(fs::read(fixture.path("c")).unwrap(), b"content");
+        assert!(!fixture.path("a").exists());
+        assert_eq!(fixture.fs.content("c"), b"content");
     });
 }
 
 #[test]
 fn rename_flags_arrive() {
     within(MOUNTED, || {
-        let rig = Rig::new();
-        rig.file("a", b"a");
-        rig.file("b", b"b");
-        let rename = |flags| renameat_with(CWD, rig.path("a"), CWD, rig.path("b"), flags);
+        let fixture = Fixture::new();
+        fixture.file("a", b"a");
+        fixture.file("b", b"b");
+        let rename = |flags| renameat_with(CWD, fixture.path("a"), CWD, fixture.path("b"), flags);
         assert_eq!(rename(RenameFlags::NOREPLACE), Err(Errno::EXIST));
         rename(RenameFlags::EXCHANGE).unwrap();
-        assert_eq!((rig.synth.content("a"), rig.synth.content("b")), (b"b".into(), b"a".into()));
+        assert_eq!((fixture.fs.content("a"), fixture.fs.content("b")), (b"b".into(), b"a".into()));
     });
 }
 
 #[test]
-fn directories_are_made_and_removed_when_empty() {
+fn directories_are_created_and_removed_when_empty() {
     within(MOUNTED, || {
-        let rig = Rig::new();
-        fs::create_dir(rig.path("d")).unwrap();
-        fs::write(rig.path("d/f"), "").unwrap();
-        let full = fs::remove_dir(rig.path("d")).unwrap_err();
+        let fixture = Fixture::new();
+        fs::create_dir(fixture.path("d")).unwrap();
+        fs::write(fixture.path("d/f"), "").unwrap();
+        let full = fs::remove_dir(fixture.path("d")).unwrap_err();
         assert_eq!(full.raw_os_error(), Some(Errno::NOTEMPTY.raw_os_error()));
-        fs::remove_file(rig.path("d/f")).unwrap();
-        fs::remove_dir(rig.path("d")).unwrap();
-        assert!(!rig.path("d").exists());
+        fs::remove_file(fixture.path("d/f")).unwrap();
+        fs::remove_dir(fixture.path("d")).unwrap();
+        assert!(!fixture.path("d").exists());
     });
 }
 
 #[test]
-fn a_symlink_leads_to_its_target() {
+fn a_symlink_has_its_target() {
     within(MOUNTED, || {
-        let rig = Rig::new();
-        rig.file("f", b"found");
-        symlink("f", rig.path("l")).unwrap();
-        assert_eq!(fs::read_link(rig.path("l")).unwrap().to_str(), Some("f"));
-        assert_eq!(fs::read(rig.path("l")).unwrap(), b"found");
+        let fixture = Fixture::new();
+        fixture.file("f", b"found");
+        symlink("f", fixture.path("l")).unwrap();
+        assert_eq!(fs::read_link(fixture.path("l")).unwrap().to_str(), Some("f"));
+        assert_eq!(fs::read(fixture.path("l")).unwrap(), b"found");
     });
 }
 
 #[test]
 fn special_nodes_keep_their_type() {
     within(MOUNTED, || {
-        let rig = Rig::new();
-        mknodat(CWD, rig.path("p"), FileType::Fifo, Mode::from(0o600), 0).unwrap();
-        let found = fs::symlink_metadata(rig.path("p")).unwrap();
+        let fixture = Fixture::new();
+        mknodat(CWD, fixture.path("p"), FileType::Fifo, Mode::from(0o600), 0).unwrap();
+        let found = fs::symlink_metadata(fixture.path("p")).unwrap();
         assert!(found.file_type().is_fifo());
         assert_eq!(found.permissions().mode() & 0o777, 0o600);
     });
@@ -80,14 +80,14 @@ fn special_nodes_keep_their_type() {
 #[test]
 fn attributes_are_set_and_shown() {
     within(MOUNTED, || {
-        let rig = Rig::new();
-        let file = rig.open("f");
+        let fixture = Fixture::new();
+        let file = fixture.open("f");
         file.set_len(12345).unwrap();
         file.set_permissions(fs::Permissions::from_mode(0o4711)).unwrap();
         let time = SystemTime::UNIX_EPOCH + Duration::new(1_234_567, 891);
         file.set_modified(time).unwrap();
-        std::os::unix::fs::chown(rig.path("f"), Some(12), Some(34)).unwrap();
-        let found = fs::metadata(rig.path("f")).unwrap();
+        std::os::unix::fs::chown(fixture.path("f"), Some(12), Some(34)).unwrap();
+        let found = fs::metadata(fixture.path("f")).unwrap();
         assert_eq!((found.len(), found.uid(), found.gid()), (12345, 12, 34));
         assert_eq!(found.modified().unwrap(), time);
         assert_eq!(found.blocks(), 25);
@@ -95,12 +95,12 @@ fn attributes_are_set_and_shown() {
 }
 
 #[test]
-fn the_time_of_birth_is_shown_to_who_asks() {
+fn statx_shows_the_time_of_birth() {
     within(MOUNTED, || {
-        let rig = Rig::new();
-        rig.file("f", b"1234");
+        let fixture = Fixture::new();
+        fixture.file("f", b"1234");
         let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-        let found = statx(CWD, rig.path("f"), AtFlags::empty(), mask).unwrap();
+        let found = statx(CWD, fixture.path("f"), AtFlags::empty(), mask).unwrap();
         assert_eq!((found.stx_btime.tv_sec, found.stx_size), (42, 4));
     });
 }
@@ -108,23 +108,23 @@ fn the_time_of_birth_is_shown_to_who_asks() {
 #[test]
 fn a_temporary_file_has_no_name_until_it_is_linked() {
     within(MOUNTED, || {
-        let rig = Rig::new();
+        let fixture = Fixture::new();
         let flags = OFlags::TMPFILE | OFlags::RDWR;
-        let file = rustix::fs::open(rig.point(), flags, Mode::from(0o600)).unwrap();
+        let file = rustix::fs::open(fixture.point(), flags, Mode::from(0o600)).unwrap();
         rustix::io::write(&file, b"late").unwrap();
-        assert_eq!(fs::read_dir(rig.point()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(fixture.point()).unwrap().count(), 0);
         let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
-        rustix::fs::linkat(CWD, link, CWD, rig.path("f"), AtFlags::SYMLINK_FOLLOW).unwrap();
-        assert_eq!(fs::read(rig.path("f")).unwrap(), b"late");
+        rustix::fs::linkat(CWD, link, CWD, fixture.path("f"), AtFlags::SYMLINK_FOLLOW).unwrap();
+        assert_eq!(fs::read(fixture.path("f")).unwrap(), b"late");
     });
 }
 
 #[test]
 fn extended_attributes_follow_the_rules_of_their_calls() {
     within(MOUNTED, || {
-        let rig = Rig::new();
-        rig.file("f", b"");
-        let path = rig.path("f");
+        let fixture = Fixture::new();
+        fixture.file("f", b"");
+        let path = fixture.path("f");
         let mut large = [0; 4096];
         setxattr(&path, "user.a", b"one", XattrFlags::empty()).unwrap();
         setxattr(&path, "user.b", b"", XattrFlags::CREATE).unwrap();
@@ -143,38 +143,38 @@ fn extended_attributes_follow_the_rules_of_their_calls() {
 #[test]
 fn a_large_attribute_arrives_whole() {
     within(MOUNTED, || {
-        let rig = Rig::new();
-        rig.file("f", b"");
+        let fixture = Fixture::new();
+        fixture.file("f", b"");
         let value: Vec<u8> = (0..65536_u32).map(|n| n.to_le_bytes()[1]).collect();
-        setxattr(rig.path("f"), "user.large", &value, XattrFlags::empty()).unwrap();
+        setxattr(fixture.path("f"), "user.large", &value, XattrFlags::empty()).unwrap();
         let mut found = vec![0; 65536];
-        assert_eq!(getxattr(rig.path("f"), "user.large", &mut found), Ok(65536));
+        assert_eq!(getxattr(fixture.path("f"), "user.large", &mut found), Ok(65536));
         assert!(found == value);
     });
 }
 
 #[test]
-fn the_space_of_the_volume_is_shown() {
+fn statfs_shows_the_space_of_the_volume() {
     within(MOUNTED, || {
-        let rig = Rig::new();
-        let space = statvfs(rig.point()).unwrap();
+        let fixture = Fixture::new();
+        let space = statvfs(fixture.point()).unwrap();
         assert_eq!((space.f_bsize, space.f_blocks, space.f_bavail), (4096, 1000, 500));
         assert_eq!((space.f_files, space.f_namemax), (77, 255));
     });
 }
 
 #[test]
-fn the_kernel_forgets_what_it_looked_up() {
+fn the_kernel_forgets_nodes_it_looked_up() {
     within(MOUNTED, || {
-        let rig = Rig::new();
+        let fixture = Fixture::new();
         for n in 0..100 {
             let name = format!("f{n}");
-            rig.file(&name, b"");
-            fs::metadata(rig.path(&name)).unwrap();
-            fs::remove_file(rig.path(&name)).unwrap();
+            fixture.file(&name, b"");
+            fs::metadata(fixture.path(&name)).unwrap();
+            fs::remove_file(fixture.path(&name)).unwrap();
         }
-        crate::rig::eventually("forgets", || {
-            rig.synth.seen.forgotten.load(std::sync::atomic::Ordering::SeqCst) >= 100
+        crate::fixture::eventually("forgets", || {
+            fixture.fs.seen.forgotten.load(std::sync::atomic::Ordering::SeqCst) >= 100
         });
     });
 }

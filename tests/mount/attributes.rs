@@ -1,4 +1,4 @@
-//! Attributes: who may change them, and what changes them by itself.
+//! Attributes: who may change them, and what changes them implicitly.
 
 use std::fs::{self, FileTimes, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, lchown};
@@ -7,24 +7,24 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat};
 use rustix::io::Errno;
 
-use crate::kit::{KIB, SOMEBODY, as_user, open, refused};
+use crate::fixture::{KIB, SOMEBODY, as_user, open, refused};
 use crate::on_both;
 use crate::support::fixture::{Client, Fixture};
 
 on_both! {
     only_the_owner_changes_the_mode,
-    only_root_gives_a_file_away,
-    giving_a_file_away_takes_its_privileges,
-    writing_takes_the_privileges_of_a_file,
+    only_root_changes_the_owner,
+    changing_the_owner_clears_setuid_and_setgid,
+    writing_clears_setuid_and_setgid,
     times_are_kept_to_the_nanosecond,
     times_before_1970_are_kept_to_the_second,
-    a_length_that_is_set_again_shows_in_the_times,
-    an_owner_of_the_group_keeps_setgid_that_nobody_can_use,
+    setting_the_same_length_updates_the_times,
+    a_group_member_keeps_setgid_without_group_execute,
     times_can_be_left_alone_or_set_to_now,
     only_the_owner_sets_times,
-    a_change_of_content_shows_in_the_times,
-    a_change_of_a_name_shows_in_the_times,
-    lengths_and_blocks_are_those_of_the_content,
+    a_change_of_content_updates_the_times,
+    a_change_of_a_name_updates_the_times,
+    length_and_blocks_match_the_content,
     access_follows_the_mode,
     a_change_through_a_handle_is_a_change_of_the_file,
 }
@@ -40,12 +40,12 @@ fn only_the_owner_changes_the_mode(rig: &Fixture) {
     }
     assert_eq!(as_user(SOMEBODY, || refused(chmod(0o777))), Errno::PERM);
     chown(mount.at("f"), Some(SOMEBODY), Some(77)).unwrap();
-    // Who is not of the file's group cannot make it run with that group's rights.
+    // A user outside the file's group cannot set setgid on it.
     as_user(SOMEBODY, || chmod(0o2755).unwrap());
     assert_eq!(mode(), 0o755);
 }
 
-fn only_root_gives_a_file_away(rig: &Fixture) {
+fn only_root_changes_the_owner(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     std::os::unix::fs::symlink("f", mount.at("s")).unwrap();
@@ -55,7 +55,7 @@ fn only_root_gives_a_file_away(rig: &Fixture) {
     as_user(SOMEBODY, || {
         assert_eq!(refused(chown(mount.at("f"), Some(0), None)), Errno::PERM);
         assert_eq!(refused(chown(mount.at("f"), None, Some(0))), Errno::PERM);
-        // To the group that it has and they are in: no change, so no refusal.
+        // To its current group, which they belong to: no change, so it is allowed.
         chown(mount.at("f"), None, Some(SOMEBODY)).unwrap();
     });
     lchown(mount.at("s"), Some(7), Some(8)).unwrap();
@@ -64,7 +64,7 @@ fn only_root_gives_a_file_away(rig: &Fixture) {
     assert_eq!(fs::metadata(mount.at("f")).unwrap().uid(), SOMEBODY);
 }
 
-fn giving_a_file_away_takes_its_privileges(rig: &Fixture) {
+fn changing_the_owner_clears_setuid_and_setgid(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     chown(mount.at("f"), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
@@ -73,7 +73,7 @@ fn giving_a_file_away_takes_its_privileges(rig: &Fixture) {
     assert_eq!(fs::metadata(mount.at("f")).unwrap().mode() & 0o7777, 0o755);
 }
 
-fn writing_takes_the_privileges_of_a_file(rig: &Fixture) {
+fn writing_clears_setuid_and_setgid(rig: &Fixture) {
     let mount = rig.start();
     for act in ["write", "truncate"] {
         fs::write(mount.at("f"), "text").unwrap();
@@ -123,7 +123,7 @@ fn times_before_1970_are_kept_to_the_second(rig: &Fixture) {
     }
 }
 
-fn a_length_that_is_set_again_shows_in_the_times(rig: &Fixture) {
+fn setting_the_same_length_updates_the_times(rig: &Fixture) {
     let mount = rig.start();
     let path = mount.at("f");
     let old = UNIX_EPOCH + Duration::from_secs(1);
@@ -145,7 +145,7 @@ fn a_length_that_is_set_again_shows_in_the_times(rig: &Fixture) {
     }
 }
 
-fn an_owner_of_the_group_keeps_setgid_that_nobody_can_use(rig: &Fixture) {
+fn a_group_member_keeps_setgid_without_group_execute(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     chown(mount.at("f"), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
@@ -187,7 +187,7 @@ fn only_the_owner_sets_times(rig: &Fixture) {
     };
     as_user(SOMEBODY, || {
         assert_eq!(refused(set(time(1, 0), time(1, 0))), Errno::PERM);
-        // Who may write may say that it was now.
+        // Write permission allows setting times to now.
         set(special(UTIME_NOW), special(UTIME_NOW)).unwrap();
     });
     fs::set_permissions(mount.at("f"), Permissions::from_mode(0o644)).unwrap();
@@ -195,7 +195,7 @@ fn only_the_owner_sets_times(rig: &Fixture) {
     assert_eq!(now, Errno::ACCESS);
 }
 
-fn a_change_of_content_shows_in_the_times(rig: &Fixture) {
+fn a_change_of_content_updates_the_times(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "text").unwrap();
     let back = || {
@@ -213,14 +213,14 @@ fn a_change_of_content_shows_in_the_times(rig: &Fixture) {
     file.set_len(2).unwrap();
     assert!(mtime() > 1, "after a cut");
     back();
-    // Times that were set hold, though the file was written before and is closed after.
+    // Explicit times hold, though the file was written before and is closed after.
     file.write_all_at(b"y", 0).unwrap();
     back();
     drop(file);
     assert_eq!(mtime(), 1);
 }
 
-fn a_change_of_a_name_shows_in_the_times(rig: &Fixture) {
+fn a_change_of_a_name_updates_the_times(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "").unwrap();
@@ -244,7 +244,7 @@ fn a_change_of_a_name_shows_in_the_times(rig: &Fixture) {
     }
 }
 
-fn lengths_and_blocks_are_those_of_the_content(rig: &Fixture) {
+fn length_and_blocks_match_the_content(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     for (at, length) in [(0, 1), (5000, 5001), (300 * KIB, 300 * KIB + 1)] {

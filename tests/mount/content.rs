@@ -7,37 +7,37 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use rustix::fs::{FallocateFlags, SeekFrom as Whence, copy_file_range, fallocate, seek};
 use rustix::io::Errno;
 
-use crate::kit::{KIB, MIB, assert_same, bytes, open, refused};
+use crate::fixture::{KIB, MIB, assert_same, bytes, open, refused};
 use crate::mapped::Mapped;
 use crate::on_both;
 use crate::support::fixture::{Fixture, Mounted};
 
-/// A chunk of the format.
+/// Size of a chunk.
 const CHUNK: u64 = 64 * MIB;
 
 on_both! {
-    what_is_written_is_read_across_blocks_and_chunks,
+    written_data_is_read_across_blocks_and_chunks,
     reads_see_writes_of_other_handles_at_once,
-    what_was_never_written_is_zeros,
+    unwritten_data_reads_as_zeros,
     a_file_that_grows_again_shows_zeros,
-    reads_end_at_the_end,
+    reads_end_at_the_end_of_the_file,
     a_shared_map_writes_the_file,
     a_shared_map_sees_writes,
     a_private_map_writes_nothing,
-    allocating_grows_a_file_unless_told_not_to,
+    allocating_grows_a_file_unless_keep_size_is_set,
     holes_can_be_punched,
     holes_between_small_writes_are_found_to_the_byte,
     ranges_can_be_zeroed,
-    other_ways_of_allocating_are_refused,
+    other_modes_of_fallocate_are_refused,
     regression_seeking_finds_the_end_of_data,
     a_range_can_be_copied,
     a_range_can_be_copied_within_a_file,
-    many_write_at_once_and_nothing_is_lost,
-    vectors_and_syncs_work,
+    concurrent_writes_are_not_lost,
+    vectored_io_and_syncs_work,
     the_largest_files_end_where_they_should,
 }
 
-fn what_is_written_is_read_across_blocks_and_chunks(rig: &Fixture) {
+fn written_data_is_read_across_blocks_and_chunks(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     let ranges = [(0, 100), (4 * MIB - 7, 14), (CHUNK - MIB, 2 * MIB), (2 * CHUNK - 1, 2)];
@@ -65,7 +65,7 @@ fn reads_see_writes_of_other_handles_at_once(rig: &Fixture) {
     }
 }
 
-fn what_was_never_written_is_zeros(rig: &Fixture) {
+fn unwritten_data_reads_as_zeros(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     file.write_all_at(b"end", 10 * MIB).unwrap();
@@ -88,7 +88,7 @@ fn a_file_that_grows_again_shows_zeros(rig: &Fixture) {
     }
 }
 
-fn reads_end_at_the_end(rig: &Fixture) {
+fn reads_end_at_the_end_of_the_file(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "text").unwrap();
     let file = open(mount.at("f"));
@@ -113,7 +113,7 @@ fn a_shared_map_writes_the_file(rig: &Fixture) {
     map.bytes_mut()[5] = b'!';
     drop(map);
     drop(file);
-    // What was not synced by hand is there when the file is closed and opened.
+    // Data that was not synced explicitly is stored when the file is closed and opened.
     let mut expected = content;
     expected[100_000..100_005].copy_from_slice(b"a map");
     expected[5] = b'!';
@@ -144,7 +144,7 @@ fn a_private_map_writes_nothing(rig: &Fixture) {
     assert_eq!(fs::read(mount.at("f")).unwrap(), b"original");
 }
 
-fn allocating_grows_a_file_unless_told_not_to(rig: &Fixture) {
+fn allocating_grows_a_file_unless_keep_size_is_set(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     file.write_all_at(b"text", 0).unwrap();
@@ -153,7 +153,7 @@ fn allocating_grows_a_file_unless_told_not_to(rig: &Fixture) {
     fallocate(&file, FallocateFlags::empty(), MIB, 7 * MIB).unwrap();
     assert_eq!(file.metadata().unwrap().size(), 8 * MIB);
     assert_eq!(read(&file, 0, 6), b"text\0\0");
-    // Never shorter, and what is there stays.
+    // Never shorter, and existing data stays.
     fallocate(&file, FallocateFlags::empty(), 0, 2).unwrap();
     assert_eq!(file.metadata().unwrap().size(), 8 * MIB);
     assert_eq!(read(&file, 0, 4), b"text");
@@ -180,7 +180,7 @@ fn holes_between_small_writes_are_found_to_the_byte(rig: &Fixture) {
     assert_eq!(found(), expected, "as written");
     file.sync_all().unwrap();
     assert_eq!(found(), expected, "as stored");
-    // Twice as many records: what reads them has them compacted.
+    // Twice as many records: reading them triggers compaction.
     for (at, _) in &expected {
         file.write_all_at(b"DATA", *at).unwrap();
     }
@@ -221,7 +221,7 @@ fn ranges_can_be_zeroed(rig: &Fixture) {
     assert_same(&fs::read(mount.at("f")).unwrap(), &content);
 }
 
-fn other_ways_of_allocating_are_refused(rig: &Fixture) {
+fn other_modes_of_fallocate_are_refused(rig: &Fixture) {
     let mount = rig.start();
     let (file, content) = filled(&mount);
     for mode in [FallocateFlags::COLLAPSE_RANGE, FallocateFlags::INSERT_RANGE] {
@@ -243,7 +243,7 @@ fn regression_seeking_finds_the_end_of_data(rig: &Fixture) {
         }
         assert_eq!(seek(&file, Whence::Data(10)).unwrap(), 10);
         assert_eq!(seek(&file, Whence::Data(2 * CHUNK + 5)).unwrap(), 2 * CHUNK + 5);
-        // A file system may say that there is data where there is none, but never the opposite.
+        // A file system may report data where there is none, but never the opposite.
         let hole = seek(&file, Whence::Hole(0)).unwrap();
         assert!((MIB..=size).contains(&hole), "a hole at {hole}");
         assert_eq!(seek(&file, Whence::Hole(2 * CHUNK)).unwrap(), size);
@@ -274,7 +274,7 @@ fn a_range_can_be_copied(rig: &Fixture) {
     }
     assert_same(&read(&target, 5, 8 * MIB), &content[range(100, 100 + 8 * MIB)]);
     assert_eq!(read(&target, 0, 5), [0; 5]);
-    // What comes later to the one does not show in the other.
+    // Later changes of one file do not show in the other.
     source.write_all_at(&[9; 1000], 200).unwrap();
     assert_same(&read(&target, 5, 8 * MIB), &content[range(100, 100 + 8 * MIB)]);
     let (mut past, mut to) = (9 * MIB, 0);
@@ -293,7 +293,7 @@ fn a_range_can_be_copied_within_a_file(rig: &Fixture) {
     assert_eq!(refused(overlapping), Errno::INVAL);
 }
 
-fn many_write_at_once_and_nothing_is_lost(rig: &Fixture) {
+fn concurrent_writes_are_not_lost(rig: &Fixture) {
     const PART: u64 = 100 * KIB + 3;
     let mount = rig.start();
     std::thread::scope(|scope| {
@@ -317,7 +317,7 @@ fn many_write_at_once_and_nothing_is_lost(rig: &Fixture) {
     rig.check();
 }
 
-fn vectors_and_syncs_work(rig: &Fixture) {
+fn vectored_io_and_syncs_work(rig: &Fixture) {
     let mount = rig.start();
     let mut file = open(mount.at("f"));
     let parts = [std::io::IoSlice::new(b"one "), std::io::IoSlice::new(b"two")];
@@ -344,7 +344,7 @@ fn the_largest_files_end_where_they_should(rig: &Fixture) {
     assert_eq!(file.metadata().unwrap().size(), end);
 }
 
-/// A file `f` of 9 MiB, and what it holds.
+/// Creates a file `f` of 9 MiB, and returns its content.
 fn filled(mount: &Mounted) -> (File, Vec<u8>) {
     let content = bytes(8, 9 * MIB);
     let file = open(mount.at("f"));
@@ -363,7 +363,7 @@ fn range(start: u64, end: u64) -> std::ops::Range<usize> {
     usize::try_from(start).unwrap()..usize::try_from(end).unwrap()
 }
 
-/// So that the next read asks the client.
+/// Drops the page cache, so that the next read asks the client.
 fn drop_caches() {
     fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
 }

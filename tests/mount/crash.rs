@@ -1,4 +1,4 @@
-//! The mount is killed while it works: what was synced is there, and what it held is freed.
+//! The mount is killed while it works: synced data survives, and its locks and files are released.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,28 +9,28 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::kit::{KIB, assert_same, bytes, names, open};
+use crate::fixture::{KIB, assert_same, bytes, names, open};
 use crate::on_both;
 use crate::process::{Kind, Process, posix};
 use crate::support::command::run;
 use crate::support::fixture::{Client, Fixture, Mounted, PATIENCE, eventually, ours};
 
 on_both! {
-    what_was_synced_survives_a_kill,
-    what_was_synced_survives_a_kill_with_writeback,
-    what_a_killed_mount_held_is_freed,
+    synced_data_survives_a_kill,
+    synced_data_survives_a_kill_with_writeback,
+    locks_and_files_of_a_killed_mount_are_released,
 }
 
-fn what_was_synced_survives_a_kill(rig: &Fixture) {
+fn synced_data_survives_a_kill(rig: &Fixture) {
     rig.format(&[]);
     kill_while_writing(rig, &[]);
 }
 
-fn what_was_synced_survives_a_kill_with_writeback(rig: &Fixture) {
+fn synced_data_survives_a_kill_with_writeback(rig: &Fixture) {
     rig.format(&[]);
     let cache = rig.folder().join("kept.cache");
     let cache = cache.to_str().unwrap();
-    // Nothing is uploaded before the kill: all there is lies on the disk of this host.
+    // Nothing is uploaded before the kill: all data is on the disk of this host.
     kill_while_writing(rig, &["--writeback", "--upload-delay", "1h", "--cache-dir", cache]);
 }
 
@@ -52,7 +52,7 @@ fn kill_while_writing(rig: &Fixture, options: &[&str]) {
                         let content = bytes(seed, 40 * KIB + seed % 7000);
                         let write = || -> std::io::Result<()> {
                             let mut file = create(&root, &name)?;
-                            // In parts, so that some are on their way when it ends.
+                            // In several writes, so that some are in flight when it ends.
                             for part in content.chunks(9000) {
                                 file.write_all(part)?;
                             }
@@ -61,7 +61,7 @@ fn kill_while_writing(rig: &Fixture, options: &[&str]) {
                                 drop(file);
                             } else {
                                 file.sync_all()?;
-                                // What comes after is nobody's promise.
+                                // Nothing is promised after this.
                                 file.write_all_at(b"later", content.len() as u64)?;
                                 done.lock().unwrap().push(seed);
                             }
@@ -82,11 +82,11 @@ fn kill_while_writing(rig: &Fixture, options: &[&str]) {
     }
     let mount = rig.mount(options);
     check(&mount, &synced);
-    // Every file can be read, whatever it holds.
+    // Every file can be read, whatever it contains.
     for name in names(mount.path()) {
         fs::read(mount.at(name)).unwrap();
     }
-    // What was only staged goes to the bucket, where other clients find it.
+    // Staged blocks are uploaded to the bucket, where other clients find them.
     let point = mount.path().to_str().unwrap().to_owned();
     let mut flush = ours();
     flush.args(["umount", "--flush", &point]);
@@ -112,7 +112,7 @@ fn check(mount: &Mounted, synced: &[u64]) {
     }
 }
 
-fn what_a_killed_mount_held_is_freed(rig: &Fixture) {
+fn locks_and_files_of_a_killed_mount_are_released(rig: &Fixture) {
     rig.format(&[]);
     let dying = rig.mount(&["--heartbeat", "1"]);
     let (flocked, ranged, removed) =
@@ -127,7 +127,7 @@ fn what_a_killed_mount_held_is_freed(rig: &Fixture) {
     assert_eq!(rig.go.dump()["Sustained"].as_array().map_or(0, Vec::len), 1);
     dying.kill();
     drop((flocked, ranged, removed));
-    // The session is left behind, until somebody finds that it stopped.
+    // The session stays, until another client finds that it stopped.
     let mount = rig.mount_with_jobs(&["--heartbeat", "1"]);
     eventually("the old session is gone", || sessions() == 1);
     let file = open(mount.at("flock"));

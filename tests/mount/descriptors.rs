@@ -1,4 +1,4 @@
-//! A client that may have few file descriptors: slower perhaps, but it works.
+//! A client with few file descriptors: perhaps slower, but it works.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -9,7 +9,7 @@ use std::thread;
 
 use rustix::fs::{Advice, fadvise};
 
-use crate::kit::{KIB, assert_same, bytes};
+use crate::fixture::{KIB, assert_same, bytes};
 use crate::s3::{ACCESS_KEY, S3Server, SECRET_KEY};
 use crate::support::fixture::Fixture;
 use crate::support::mount::Mount;
@@ -40,7 +40,7 @@ fn many_files_are_read_at_once_within_256_descriptors() {
         command.env("NO_COLOR", "1").env("AWS_EC2_METADATA_DISABLED", "true");
         command.arg(rig.url()).arg(&point);
         let mount = Mount::start(command, &point, &point.with_extension("log"));
-        // From the bucket, and then from the files of the cache.
+        // From the bucket, and then from the cache files.
         for _ in 0..2 {
             read_all(mount.path());
         }

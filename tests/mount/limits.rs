@@ -1,4 +1,4 @@
-//! What a volume and a directory may hold, as programs see it, and flags of files.
+//! The limits of a volume and a directory, as programs see them, and file flags.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -8,22 +8,22 @@ use std::path::Path;
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags, statvfs};
 use rustix::io::Errno;
 
-use crate::kit::{MIB, bytes, open, refused};
+use crate::fixture::{MIB, bytes, open, refused};
 use crate::on_both;
 use crate::support::fixture::{Fixture, eventually};
 
 on_both! {
-    the_capacity_of_the_volume_is_its_size,
-    a_full_volume_takes_no_more,
-    a_volume_takes_no_more_files_than_it_may,
+    the_size_of_the_volume_is_its_capacity,
+    a_full_volume_refuses_data,
+    a_volume_refuses_files_beyond_its_limit,
     a_quota_is_the_size_of_its_directory,
-    without_a_capacity_there_is_a_lot_of_room,
+    without_a_capacity_the_size_is_huge,
     an_immutable_file_cannot_be_changed,
     an_append_only_file_only_grows,
     without_the_option_there_are_no_flags,
 }
 
-fn the_capacity_of_the_volume_is_its_size(rig: &Fixture) {
+fn the_size_of_the_volume_is_its_capacity(rig: &Fixture) {
     rig.format(&["--capacity", "1", "--inodes", "1000"]);
     let mount = rig.mount(&[]);
     let total = |path: &Path| {
@@ -38,17 +38,17 @@ fn the_capacity_of_the_volume_is_its_size(rig: &Fixture) {
     assert_eq!(statvfs(mount.path()).unwrap().f_namemax, 255);
     let before = free();
     fs::write(mount.at("f"), bytes(1, MIB)).unwrap();
-    // Usage is told a moment later.
+    // Usage is updated a moment later.
     eventually("the file shows", || {
         let after = free();
         before.0 - after.0 == MIB && before.1 - after.1 == 1
     });
 }
 
-fn a_full_volume_takes_no_more(rig: &Fixture) {
+fn a_full_volume_refuses_data(rig: &Fixture) {
     rig.format(&["--capacity", "1"]);
     let mount = rig.mount(&[]);
-    // Space that was asked for counts as if it were written.
+    // Allocated space counts as if it were written.
     let file = open(mount.at("f"));
     file.set_len((1 << 30) - MIB).unwrap();
     eventually("the volume is nearly full", || {
@@ -64,7 +64,7 @@ fn a_full_volume_takes_no_more(rig: &Fixture) {
     eventually("there is room again", || fs::write(mount.at("h"), &content).is_ok());
 }
 
-fn a_volume_takes_no_more_files_than_it_may(rig: &Fixture) {
+fn a_volume_refuses_files_beyond_its_limit(rig: &Fixture) {
     rig.format(&["--inodes", "5"]);
     let mount = rig.mount(&[]);
     let mut made = (0..20).map(|n| File::create(mount.at(format!("f{n}"))));
@@ -96,7 +96,7 @@ fn a_quota_is_the_size_of_its_directory(rig: &Fixture) {
     assert_eq!(refused(grown), Errno::DQUOT);
 }
 
-fn without_a_capacity_there_is_a_lot_of_room(rig: &Fixture) {
+fn without_a_capacity_the_size_is_huge(rig: &Fixture) {
     let mount = rig.start();
     let found = statvfs(mount.path()).unwrap();
     assert!(found.f_bavail * found.f_frsize >= 1 << 50);

@@ -7,18 +7,18 @@ use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{FileType, RawDir, SeekFrom, seek};
 
-use crate::kit::{names, open};
+use crate::fixture::{names, open};
 use crate::on_both;
 use crate::support::fixture::{Fixture, Mounted};
 
-/// More than one answer to the kernel holds.
+/// More than fits into one reply.
 const MANY: usize = 10_000;
 
 on_both! {
     ten_thousand_names_are_listed_once_each,
-    what_stays_is_listed_once_while_others_come_and_go,
-    a_listing_goes_on_where_it_was_left,
-    rewinding_shows_what_came_meanwhile,
+    existing_files_are_listed_once_while_others_come_and_go,
+    a_listing_continues_where_it_stopped,
+    rewinding_shows_new_entries,
     dots_and_kinds_are_listed,
     a_listing_agrees_with_the_attributes,
 }
@@ -36,7 +36,7 @@ fn ten_thousand_names_are_listed_once_each(rig: &Fixture) {
     assert_eq!(names(again.at("d")).len(), MANY);
 }
 
-fn what_stays_is_listed_once_while_others_come_and_go(rig: &Fixture) {
+fn existing_files_are_listed_once_while_others_come_and_go(rig: &Fixture) {
     let mount = rig.start();
     fill(&mount, 3000);
     let dir = File::open(mount.at("d")).unwrap();
@@ -68,7 +68,7 @@ fn what_stays_is_listed_once_while_others_come_and_go(rig: &Fixture) {
     assert_eq!(names(mount.at("d")).len(), 3000 - turns + turns);
 }
 
-fn a_listing_goes_on_where_it_was_left(rig: &Fixture) {
+fn a_listing_continues_where_it_stopped(rig: &Fixture) {
     let mount = rig.start();
     fill(&mount, 1000);
     let dir = File::open(mount.at("d")).unwrap();
@@ -90,7 +90,7 @@ fn a_listing_goes_on_where_it_was_left(rig: &Fixture) {
     }
 }
 
-fn rewinding_shows_what_came_meanwhile(rig: &Fixture) {
+fn rewinding_shows_new_entries(rig: &Fixture) {
     let mount = rig.start();
     fill(&mount, 10);
     let dir = File::open(mount.at("d")).unwrap();
@@ -129,14 +129,14 @@ fn dots_and_kinds_are_listed(rig: &Fixture) {
     assert_eq!(found, expected);
 }
 
-/// A listing with attributes fills the kernel's cache: what it says must be true.
+/// A listing with attributes fills the kernel's cache, so they must be correct.
 fn a_listing_agrees_with_the_attributes(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     for n in 0..100 {
         fs::write(mount.at(format!("d/f{n}")), vec![0; n]).unwrap();
     }
-    // One is open and longer than what is stored.
+    // One is open and longer than its stored length.
     let file = open(mount.at("d/open"));
     std::os::unix::fs::FileExt::write_all_at(&file, &[1; 5000], 0).unwrap();
     for entry in fs::read_dir(mount.at("d")).unwrap() {
@@ -149,7 +149,7 @@ fn a_listing_agrees_with_the_attributes(rig: &Fixture) {
 
 fn fill(mount: &Mounted, count: usize) {
     fs::create_dir(mount.at("d")).unwrap();
-    // Several at once: what takes time is the way to the store.
+    // Several at once: the latency of the store dominates.
     std::thread::scope(|scope| {
         for part in 0..16 {
             scope.spawn(move || {
@@ -161,7 +161,7 @@ fn fill(mount: &Mounted, count: usize) {
     });
 }
 
-/// All names as getdents gives them, with a buffer of this size.
+/// Returns all names from getdents, with a buffer of this size.
 fn list(dir: &File, size: usize) -> Vec<String> {
     let mut buffer = vec![MaybeUninit::uninit(); size];
     let mut listing = RawDir::new(dir, &mut buffer);

@@ -6,7 +6,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
-use crate::kit::open;
+use crate::fixture::open;
 use crate::on_both;
 use crate::process::{Kind, Process, in_the_way, of_file, posix};
 use crate::support::fixture::{Client, Fixture, eventually};
@@ -16,14 +16,14 @@ on_both! {
     both_kinds_of_locks_are_independent,
     ranges_exclude_only_where_they_overlap,
     a_range_can_be_freed_in_the_middle,
-    who_is_in_the_way_is_told,
+    the_conflicting_lock_is_reported,
     locks_of_an_open_file_are_its_own,
-    closing_gives_locks_up,
-    who_asks_after_a_close_finds_the_lock_free,
-    an_end_of_a_process_gives_its_locks_up,
-    who_waits_for_a_flock_is_freed_by_a_signal,
-    who_waits_for_a_range_is_freed_by_a_signal,
-    who_waits_gets_the_lock_when_it_is_free,
+    closing_releases_locks,
+    a_lock_is_free_right_after_a_close,
+    the_end_of_a_process_releases_its_locks,
+    a_signal_ends_the_wait_for_a_flock,
+    a_signal_ends_the_wait_for_a_range,
+    a_waiter_gets_the_lock_when_it_is_released,
     locks_hold_across_two_of_our_mounts,
     locks_of_the_go_client_hold_here_and_ours_there,
 }
@@ -88,7 +88,7 @@ fn a_range_can_be_freed_in_the_middle(rig: &Fixture) {
     right.says("locked");
 }
 
-fn who_is_in_the_way_is_told(rig: &Fixture) {
+fn the_conflicting_lock_is_reported(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     assert_eq!(in_the_way(&file, Kind::Write), None);
@@ -105,14 +105,14 @@ fn locks_of_an_open_file_are_its_own(rig: &Fixture) {
     of_file(&one, Kind::Write, 0, 10).unwrap();
     assert_eq!(of_file(&two, Kind::Write, 5, 10), Err(Errno::EAGAIN));
     of_file(&two, Kind::Write, 10, 10).unwrap();
-    // Closing another handle of the same file takes none of them.
+    // Closing another handle of the same file releases none of them.
     drop(open(mount.at("f")));
     assert_eq!(of_file(&two, Kind::Read, 0, 1), Err(Errno::EAGAIN));
     drop(one);
     eventually("the range is free", || of_file(&two, Kind::Write, 0, 10).is_ok());
 }
 
-fn closing_gives_locks_up(rig: &Fixture) {
+fn closing_releases_locks(rig: &Fixture) {
     let mount = rig.start();
     let (one, two) = (open(mount.at("f")), open(mount.at("f")));
     one.lock().unwrap();
@@ -123,13 +123,13 @@ fn closing_gives_locks_up(rig: &Fixture) {
     other.says("locked");
 }
 
-fn who_asks_after_a_close_finds_the_lock_free(rig: &Fixture) {
+fn a_lock_is_free_right_after_a_close(rig: &Fixture) {
     let mount = rig.start();
     drop(open(mount.at("f")));
     Process::relocking(&mount.at("f")).says("free");
 }
 
-fn an_end_of_a_process_gives_its_locks_up(rig: &Fixture) {
+fn the_end_of_a_process_releases_its_locks(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     let mut ranges = Process::locking(&mount.at("f"), Kind::Write, 0, 0);
@@ -147,7 +147,7 @@ fn an_end_of_a_process_gives_its_locks_up(rig: &Fixture) {
     eventually("the range is free", || posix(&file, Kind::Write, 0, 0).is_ok());
 }
 
-fn who_waits_for_a_flock_is_freed_by_a_signal(rig: &Fixture) {
+fn a_signal_ends_the_wait_for_a_flock(rig: &Fixture) {
     let mount = rig.start();
     let holder = open(mount.at("f"));
     holder.lock().unwrap();
@@ -158,12 +158,12 @@ fn who_waits_for_a_flock_is_freed_by_a_signal(rig: &Fixture) {
         waiter.signal(which);
         assert!(!waiter.finish());
     }
-    // Nobody who left has taken it.
+    // No waiter that was interrupted has taken it.
     holder.unlock().unwrap();
     assert!(flock_of_another(&path));
 }
 
-fn who_waits_for_a_range_is_freed_by_a_signal(rig: &Fixture) {
+fn a_signal_ends_the_wait_for_a_range(rig: &Fixture) {
     let mount = rig.start();
     let holder = open(mount.at("f"));
     posix(&holder, Kind::Write, 0, 0).unwrap();
@@ -179,7 +179,7 @@ fn who_waits_for_a_range_is_freed_by_a_signal(rig: &Fixture) {
     other.says("locked");
 }
 
-fn who_waits_gets_the_lock_when_it_is_free(rig: &Fixture) {
+fn a_waiter_gets_the_lock_when_it_is_released(rig: &Fixture) {
     let mount = rig.start();
     let holder = open(mount.at("f"));
     posix(&holder, Kind::Write, 0, 0).unwrap();
@@ -212,7 +212,7 @@ fn hold_across(rig: &Fixture, one: Client, two: Client) {
         let (ours, theirs) = (open(here.at("f")), open(there.at("f")));
         ours.lock().unwrap();
         assert!(!try_lock(&theirs));
-        // Of the other kind there is none.
+        // There is none of the other kind.
         posix(&theirs, Kind::Write, 0, 0).unwrap();
         assert_eq!(posix(&ours, Kind::Read, 7, 1), Err(Errno::EAGAIN));
         let mut waiter = Process::locking(&here.at("f"), Kind::Write, 0, 0);

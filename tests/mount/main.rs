@@ -1,5 +1,5 @@
-//! The mount with the real kernel, by real system calls: what programs may rely on, on Redis and on
-//! SQLite, beside the Go client and against failing servers.
+//! The mount with the real kernel, by real system calls: what programs can rely on, on Redis and on
+//! SQLite, next to the Go client and with failing servers.
 #![cfg(test)]
 
 #[path = "../support/mod.rs"]
@@ -10,22 +10,22 @@ mod support;
 mod s3;
 
 mod attributes;
+mod both_clients;
 mod content;
 mod crash;
 mod descriptors;
-mod hanging;
-mod kit;
+mod fixture;
+mod hanging_servers;
+mod interrupted_removal;
 mod limits;
 mod listing;
 mod locks;
 mod mapped;
 mod names;
-mod opening;
+mod open;
 mod options;
 mod outage;
 mod process;
-mod removing;
-mod together;
 mod tools;
 mod two_mounts;
 mod xattrs;

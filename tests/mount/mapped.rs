@@ -1,4 +1,4 @@
-//! A file as memory.
+//! A memory-mapped file.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -22,15 +22,15 @@ impl Mapped {
     #[allow(unsafe_code, reason = "mapping has no safe form")]
     fn new(file: &File, len: usize, flags: MapFlags) -> Self {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses a place that nothing else has; it lives as long as this value.
+        // SAFETY: the kernel chooses an unused range, which stays mapped as long as this value lives.
         let start = unsafe { mmap(std::ptr::null_mut(), len, protection, flags, file, 0) };
         Self { start: start.unwrap(), len }
     }
 
     #[allow(unsafe_code, reason = "mapping has no safe form")]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped for reading at this length until it is dropped. That the file may change
-        // below it is what the tests are about; they look again by another call.
+        // SAFETY: mapped for reading at this length until it is dropped. The file may change below it,
+        // which is what the tests are about; they read it again by another call.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.len) }
     }
 
@@ -40,10 +40,10 @@ impl Mapped {
         unsafe { std::slice::from_raw_parts_mut(self.start.cast(), self.len) }
     }
 
-    /// Writes what was changed to the file.
+    /// Writes changes to the file.
     #[allow(unsafe_code, reason = "mapping has no safe form")]
     pub fn sync(&self) {
-        // SAFETY: the range is the one that was mapped.
+        // SAFETY: the range is the mapped one.
         unsafe { msync(self.start, self.len, MsyncFlags::SYNC) }.unwrap();
     }
 }
@@ -51,7 +51,7 @@ impl Mapped {
 impl Drop for Mapped {
     #[allow(unsafe_code, reason = "mapping has no safe form")]
     fn drop(&mut self) {
-        // SAFETY: nobody can hold a reference into it any more.
+        // SAFETY: no reference into it can exist any more.
         let _ = unsafe { munmap(self.start, self.len) };
     }
 }

@@ -1,4 +1,4 @@
-//! Names: making, finding, moving and removing what they stand for.
+//! Names: creating, finding, renaming and removing files.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
@@ -6,16 +6,16 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, RenameFlags, linkat, mknodat, renameat_with};
 use rustix::io::Errno;
 
-use crate::kit::{SOMEBODY, as_user, names, open, refused};
+use crate::fixture::{SOMEBODY, as_user, names, open, refused};
 use crate::on_both;
 use crate::support::fixture::Fixture;
 
 on_both! {
-    what_is_made_is_found_and_what_is_removed_is_not,
+    created_files_are_found_and_removed_ones_are_not,
     names_are_bytes_of_up_to_255,
     a_directory_counts_its_subdirectories,
     a_full_directory_cannot_be_removed,
-    removing_takes_the_right_call,
+    unlink_and_rmdir_check_the_type,
     symlinks_keep_their_target,
     a_link_is_the_same_file,
     special_files_keep_kind_and_device,
@@ -23,16 +23,16 @@ on_both! {
     a_rename_replaces_only_empty_directories,
     a_rename_of_a_file_to_itself_does_nothing,
     a_directory_cannot_move_below_itself,
-    a_rename_may_insist_on_a_free_name,
+    rename_noreplace_needs_a_free_name,
     two_names_can_be_exchanged,
-    leaving_a_whiteout_is_refused,
+    rename_with_a_whiteout_is_refused,
     a_sticky_directory_protects_its_files,
-    a_set_group_directory_hands_its_group_on,
-    modes_are_cut_by_the_umask_of_the_process,
-    dots_lead_where_they_should,
+    a_setgid_directory_passes_on_its_group,
+    the_umask_of_the_process_applies,
+    dot_and_dot_dot_resolve_correctly,
 }
 
-fn what_is_made_is_found_and_what_is_removed_is_not(rig: &Fixture) {
+fn created_files_are_found_and_removed_ones_are_not(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("d/f"), "text").unwrap();
@@ -85,7 +85,7 @@ fn a_full_directory_cannot_be_removed(rig: &Fixture) {
     fs::remove_dir(mount.at("d")).unwrap();
 }
 
-fn removing_takes_the_right_call(rig: &Fixture) {
+fn unlink_and_rmdir_check_the_type(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "").unwrap();
@@ -187,7 +187,7 @@ fn a_rename_of_a_file_to_itself_does_nothing(rig: &Fixture) {
     fs::write(mount.at("f"), "text").unwrap();
     fs::hard_link(mount.at("f"), mount.at("g")).unwrap();
     fs::rename(mount.at("f"), mount.at("f")).unwrap();
-    // Both names stay: POSIX asks for that.
+    // Both names stay, as POSIX demands.
     fs::rename(mount.at("f"), mount.at("g")).unwrap();
     assert_eq!(names(mount.path()), ["f", "g"]);
 }
@@ -200,7 +200,7 @@ fn a_directory_cannot_move_below_itself(rig: &Fixture) {
     assert_eq!(names(mount.at("d/e")), ["f"]);
 }
 
-fn a_rename_may_insist_on_a_free_name(rig: &Fixture) {
+fn rename_noreplace_needs_a_free_name(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "f").unwrap();
     fs::write(mount.at("g"), "g").unwrap();
@@ -228,7 +228,7 @@ fn two_names_can_be_exchanged(rig: &Fixture) {
     assert_eq!(refused(exchange("d/sub", "none")), Errno::NOENT);
 }
 
-fn leaving_a_whiteout_is_refused(rig: &Fixture) {
+fn rename_with_a_whiteout_is_refused(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "text").unwrap();
     let rename = renameat_with(CWD, mount.at("f"), CWD, mount.at("g"), RenameFlags::WHITEOUT);
@@ -249,7 +249,7 @@ fn a_sticky_directory_protects_its_files(rig: &Fixture) {
     as_user(SOMEBODY, || fs::remove_file(mount.at("d/theirs")).unwrap());
 }
 
-fn a_set_group_directory_hands_its_group_on(rig: &Fixture) {
+fn a_setgid_directory_passes_on_its_group(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir(mount.at("d")).unwrap();
     std::os::unix::fs::chown(mount.at("d"), Some(0), Some(77)).unwrap();
@@ -265,9 +265,9 @@ fn a_set_group_directory_hands_its_group_on(rig: &Fixture) {
     assert_eq!(dir.mode() & 0o2000, 0o2000);
 }
 
-fn modes_are_cut_by_the_umask_of_the_process(rig: &Fixture) {
+fn the_umask_of_the_process_applies(rig: &Fixture) {
     let mount = rig.start();
-    // In a process of its own: the umask is that of all threads.
+    // In its own process: the umask is that of all threads.
     let script = "umask 027; cd \"$1\"; mkdir d; : >f; mkfifo p";
     let mut command = std::process::Command::new("sh");
     command.args(["-c", script, "sh"]).arg(mount.path());
@@ -276,7 +276,7 @@ fn modes_are_cut_by_the_umask_of_the_process(rig: &Fixture) {
     assert_eq!((mode("d"), mode("f"), mode("p")), (0o750, 0o640, 0o640));
 }
 
-fn dots_lead_where_they_should(rig: &Fixture) {
+fn dot_and_dot_dot_resolve_correctly(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir_all(mount.at("d/e")).unwrap();
     let ino = |path: &str| fs::metadata(mount.at(path)).unwrap().ino();

@@ -1,4 +1,4 @@
-//! What the options of a mount change.
+//! The effects of mount options.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
@@ -6,27 +6,27 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use rustix::io::Errno;
 
-use crate::kit::{SOMEBODY, as_user, names, open, refused};
+use crate::fixture::{SOMEBODY, as_user, names, open, refused};
 use crate::on_both;
 use crate::support::fixture::{Fixture, Mounted, eventually};
 
 on_both! {
     a_read_only_mount_refuses_every_change,
-    a_sub_directory_can_be_the_root,
+    a_sub_directory_can_be_mounted,
     root_can_be_squashed,
     everybody_can_be_squashed,
     a_umask_replaces_that_of_the_caller,
-    removed_files_lie_in_the_trash,
+    removed_files_are_in_the_trash,
     only_root_empties_the_trash,
     virtual_files_are_listed_unless_hidden,
     virtual_files_cannot_be_changed,
-    access_times_stay_by_default,
-    access_times_follow_reads_if_asked,
+    access_times_are_not_updated_by_default,
+    access_times_are_updated_on_request,
     the_kernel_sees_the_usual_mount,
-    a_signal_ends_the_mount_and_keeps_everything,
+    a_signal_ends_the_mount_without_data_loss,
     writes_in_the_kernels_cache_are_kept,
-    a_listing_may_be_kept_by_the_kernel,
-    attributes_need_not_be_kept,
+    the_kernel_may_cache_listings,
+    attribute_caching_can_be_disabled,
 }
 
 fn a_read_only_mount_refuses_every_change(rig: &Fixture) {
@@ -48,7 +48,7 @@ fn a_read_only_mount_refuses_every_change(rig: &Fixture) {
     }
 }
 
-fn a_sub_directory_can_be_the_root(rig: &Fixture) {
+fn a_sub_directory_can_be_mounted(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir_all(mount.at("a/b/c")).unwrap();
     fs::write(mount.at("a/b/f"), "text").unwrap();
@@ -79,7 +79,7 @@ fn root_can_be_squashed(rig: &Fixture) {
     };
     assert_eq!(owner("f"), (4001, 4002));
     assert_eq!(owner("g"), (SOMEBODY, SOMEBODY));
-    // What would take root's power is refused.
+    // Operations that need root's privileges are refused.
     let given = refused(chown(mount.at("g"), Some(1), None));
     assert!([Errno::PERM, Errno::ACCESS].contains(&given), "{given}");
 }
@@ -91,7 +91,7 @@ fn everybody_can_be_squashed(rig: &Fixture) {
     let mount = rig.mount(&["--all-squash", "4001:4002"]);
     fs::write(mount.at("f"), "").unwrap();
     as_user(SOMEBODY, || fs::create_dir(mount.at("d")).unwrap());
-    // To whom it is, it looks as if it were theirs; so the volume is asked past this mount.
+    // Through this mount everything seems to be owned by the caller, so read the owner another way.
     let other = rig.mount(&[]);
     for name in ["f", "d"] {
         let found = fs::metadata(other.at(name)).unwrap();
@@ -108,7 +108,7 @@ fn a_umask_replaces_that_of_the_caller(rig: &Fixture) {
     assert_eq!((mode("d"), mode("f")), (0o700, 0o600));
 }
 
-fn removed_files_lie_in_the_trash(rig: &Fixture) {
+fn removed_files_are_in_the_trash(rig: &Fixture) {
     rig.format(&["--trash-days", "1"]);
     let mount = rig.mount(&[]);
     fs::create_dir(mount.at("d")).unwrap();
@@ -120,7 +120,7 @@ fn removed_files_lie_in_the_trash(rig: &Fixture) {
     let lie = names(&hour);
     assert!(lie.len() == 1 && lie[0].ends_with("-f"), "{lie:?}");
     assert_eq!(fs::read(hour.join(&lie[0])).unwrap(), b"text");
-    // Back to where it was, and gone for good.
+    // Restored to its place, and then deleted for good.
     fs::rename(hour.join(&lie[0]), mount.at("d/back")).unwrap();
     assert_eq!(fs::read(mount.at("d/back")).unwrap(), b"text");
     fs::remove_file(mount.at("d/back")).unwrap();
@@ -163,7 +163,7 @@ fn virtual_files_are_listed_unless_hidden(rig: &Fixture) {
     drop(mount);
     let mount = rig.mount(&["--hide-internal"]);
     assert_eq!(all(&mount), [""; 0]);
-    // Those who know their names find them.
+    // They can be opened by name.
     assert!(fs::read_to_string(mount.at(".config")).unwrap().contains("\"Name\": \"volume\""));
     assert!(fs::read_to_string(mount.at(".stats")).unwrap().contains("juicefs_uptime"));
 }
@@ -182,12 +182,12 @@ fn virtual_files_cannot_be_changed(rig: &Fixture) {
     assert_eq!(names(mount.path()), ["f"]);
 }
 
-fn access_times_stay_by_default(rig: &Fixture) {
+fn access_times_are_not_updated_by_default(rig: &Fixture) {
     let mount = rig.start();
     assert_eq!(atime_after_a_read(&mount), 1000);
 }
 
-fn access_times_follow_reads_if_asked(rig: &Fixture) {
+fn access_times_are_updated_on_request(rig: &Fixture) {
     rig.format(&[]);
     for mode in ["relatime", "strictatime"] {
         let mount = rig.mount(&["--atime-mode", mode]);
@@ -195,7 +195,7 @@ fn access_times_follow_reads_if_asked(rig: &Fixture) {
     }
 }
 
-/// Of a file that was changed later than it was read.
+/// Returns the atime after a read of a file that was changed later than it was read.
 fn atime_after_a_read(mount: &Mounted) -> i64 {
     fs::write(mount.at("f"), "text").unwrap();
     let time = |tv_sec| Timespec { tv_sec, tv_nsec: 0 };
@@ -203,7 +203,7 @@ fn atime_after_a_read(mount: &Mounted) -> i64 {
     utimensat(CWD, mount.at("f"), &times, AtFlags::empty()).unwrap();
     fs::write("/proc/sys/vm/drop_caches", "1").unwrap();
     assert_eq!(fs::read(mount.at("f")).unwrap(), b"text");
-    // Not from the kernel's cache of attributes, which holds for a second.
+    // Not from the kernel's attribute cache, which expires after a second.
     std::thread::sleep(std::time::Duration::from_millis(1100));
     fs::metadata(mount.at("f")).unwrap().atime()
 }
@@ -222,7 +222,7 @@ fn the_kernel_sees_the_usual_mount(rig: &Fixture) {
     }
 }
 
-fn a_signal_ends_the_mount_and_keeps_everything(rig: &Fixture) {
+fn a_signal_ends_the_mount_without_data_loss(rig: &Fixture) {
     let mount = rig.start();
     let file = open(mount.at("f"));
     file.write_all_at(b"not yet stored", 0).unwrap();
@@ -255,7 +255,7 @@ fn writes_in_the_kernels_cache_are_kept(rig: &Fixture) {
     assert_eq!((found.size(), found.mtime(), found.mtime_nsec()), (8000, 5000, 6));
 }
 
-fn a_listing_may_be_kept_by_the_kernel(rig: &Fixture) {
+fn the_kernel_may_cache_listings(rig: &Fixture) {
     rig.format(&[]);
     let mount = rig.mount(&["--readdir-cache"]);
     fs::create_dir(mount.at("d")).unwrap();
@@ -270,7 +270,7 @@ fn a_listing_may_be_kept_by_the_kernel(rig: &Fixture) {
     assert!(found.contains(&"g".to_owned()) && !found.contains(&"f04".to_owned()));
 }
 
-fn attributes_need_not_be_kept(rig: &Fixture) {
+fn attribute_caching_can_be_disabled(rig: &Fixture) {
     rig.format(&[]);
     let none = ["--attr-cache", "0", "--entry-cache", "0", "--dir-entry-cache", "0"];
     let (one, two) = (rig.mount(&none), rig.mount(&none));

@@ -1,4 +1,4 @@
-//! The metadata server is away for a while: operations wait and go on, or fail and do no harm.
+//! The metadata server is down for a while: operations wait and continue, or fail and do no harm.
 
 use std::fs;
 use std::io;
@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::kit::{KIB, assert_same, bytes, names, open, refused};
-use crate::support::fixture::{Fixture, eventually};
+use crate::fixture::{KIB, assert_same, bytes, names, open, refused};
 use crate::support::redis::RedisServer;
 use crate::support::timeout::within;
 
@@ -24,7 +23,7 @@ fn operations_wait_for_a_server_that_comes_back() {
         let rig = Fixture::at(&redis.url(0));
         rig.format(&[]);
         let mount = rig.mount(&["--io-retries", "30"]);
-        // It says that the server is away.
+        // It logs that the server is down.
         mount.expect("");
         let over = AtomicBool::new(false);
         let done: Vec<u64> = thread::scope(|scope| {
@@ -64,7 +63,7 @@ fn operations_wait_for_a_server_that_comes_back() {
     });
 }
 
-/// Makes a directory, a file in it, moves and reads it.
+/// Creates a directory and a file in it, renames and reads it.
 fn work(point: &Path, worker: u64, n: u64) -> io::Result<()> {
     let dir = point.join(format!("w{worker}"));
     if n == 0 {
@@ -74,7 +73,7 @@ fn work(point: &Path, worker: u64, n: u64) -> io::Result<()> {
     let content = bytes(worker * 10_000 + n, 20 * KIB + n);
     let file = open(&made);
     file.write_all_at(&content, 0)?;
-    // Closing alone would not tell what went wrong.
+    // Closing alone would not report an error.
     file.sync_all()?;
     drop(file);
     fs::rename(&made, &kept)?;
@@ -103,12 +102,12 @@ fn operations_fail_when_the_server_stays_away_and_work_when_it_is_back() {
         redis.restart();
         eventually("it works again", || fs::create_dir(mount.at("e")).is_ok());
         assert_eq!(fs::read(mount.at("f")).unwrap(), b"before");
-        // None of what was refused was done.
+        // None of the refused operations was done.
         assert_eq!(names(mount.path()), ["e", "f", "g"]);
         fs::write(mount.at("g"), "again").unwrap();
         assert_eq!(fs::read(mount.at("g")).unwrap(), b"again");
         drop(mount);
-        // An object whose record was refused is nobody's, and that is no harm.
+        // An object whose record was refused belongs to no file, and does no harm.
         rig.go.run("fsck", &[]).ok();
     });
 }

@@ -1,4 +1,4 @@
-//! Other processes: what hangs must hang there, and POSIX locks belong to a process.
+//! Other processes: operations that may hang run there, and POSIX locks belong to a process.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,11 +14,11 @@ use nix::sys::signal::Signal;
 use crate::support::command::wait;
 use crate::support::fixture::{PATIENCE, signal};
 
-/// The name under which the test program plays another process, and the variable with its part.
+/// The test that runs as another process, and the variable that tells it what to do.
 const PART: &str = "process::another_process";
 const ORDER: &str = "JFS_TEST_ORDER";
 
-/// A range lock.
+/// The kind of a range lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Read,
@@ -26,17 +26,17 @@ pub enum Kind {
     Unlock,
 }
 
-/// Sets a POSIX lock of this process: 0 bytes are all to the end.
+/// Sets a POSIX lock of this process; 0 bytes means to the end.
 pub fn posix(file: &std::fs::File, kind: Kind, start: i64, len: i64) -> nix::Result<()> {
     fcntl(file, FcntlArg::F_SETLK(&range(kind, start, len))).map(drop)
 }
 
-/// Sets a lock of this open file.
+/// Sets an open file description lock.
 pub fn of_file(file: &std::fs::File, kind: Kind, start: i64, len: i64) -> nix::Result<()> {
     fcntl(file, FcntlArg::F_OFD_SETLK(&range(kind, start, len))).map(drop)
 }
 
-/// Who would be in the way of a POSIX lock, if anyone: their process and range.
+/// Returns a lock that conflicts with a POSIX lock: its process and range.
 pub fn in_the_way(file: &std::fs::File, kind: Kind) -> Option<(i32, i64, i64)> {
     let mut found = range(kind, 0, 0);
     fcntl(file, FcntlArg::F_GETLK(&mut found)).unwrap();
@@ -44,7 +44,7 @@ pub fn in_the_way(file: &std::fs::File, kind: Kind) -> Option<(i32, i64, i64)> {
     (!free).then_some((found.l_pid, found.l_start, found.l_len))
 }
 
-/// Another process, killed if the test forgets it.
+/// Another process, killed when dropped.
 pub struct Process {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -57,14 +57,14 @@ impl Process {
         Self::spawn(command)
     }
 
-    /// One that takes a POSIX lock, says `locked`, and keeps it until its end. It waits for it if
-    /// need be, and says `waiting` before.
+    /// Starts a process that takes a POSIX lock, prints `locked`, and keeps it until its end. It prints
+    /// `waiting` before it waits for the lock.
     pub fn locking(path: &Path, kind: Kind, start: i64, len: i64) -> Self {
         Self::playing(&format!("{kind:?} {start} {len} {}", path.display()))
     }
 
-    /// One that closes what it has locked and at once locks it by another handle, time and again. It
-    /// says `free` if that was never refused.
+    /// Starts a process that repeatedly closes a locked file and at once locks it through another
+    /// handle. It prints `free` if that was never refused.
     pub fn relocking(path: &Path) -> Self {
         Self::playing(&format!("Relock 0 0 {}", path.display()))
     }
@@ -87,7 +87,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Waits until it has said this.
+    /// Waits until it has printed this.
     #[track_caller]
     pub fn says(&mut self, word: &str) {
         let mut line = String::new();
@@ -108,7 +108,7 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Lets it run into whatever it waits for.
+    /// Gives it time to block.
     #[track_caller]
     pub fn blocks(&mut self) {
         thread::sleep(Duration::from_millis(500));
@@ -122,7 +122,7 @@ impl Process {
         assert!(wait(&mut self.child, PATIENCE).is_some(), "it does not end");
     }
 
-    /// Waits for its end; answers whether it succeeded.
+    /// Waits for its end. Returns whether it succeeded.
     #[track_caller]
     pub fn finish(mut self) -> bool {
         wait(&mut self.child, PATIENCE).expect("it does not end").success()
@@ -166,8 +166,8 @@ fn another_process() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-/// In a process without other threads: a child that one of those starts has all files open for a
-/// moment, and the locks with them.
+/// In a process without other threads: a child that one of these starts has all files open for a
+/// moment, and holds their locks.
 fn relock(path: &str) {
     let open = || OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut held = open();

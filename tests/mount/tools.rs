@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::kit::{KIB, MIB, bytes, names, open};
+use crate::fixture::{KIB, MIB, bytes, names, open};
 use crate::on_both;
 use crate::support::command::{Finished, kill_group, poll, run};
 use crate::support::fixture::{Client, Fixture, Mounted, PATIENCE, ours};
@@ -18,13 +18,13 @@ use crate::support::juicefs::{self, juicefs};
 use crate::support::mount::is_mounted;
 
 on_both! {
-    info_tells_what_it_tells_of_a_mount_of_the_go_client,
-    info_knows_inodes_and_locks,
-    rmr_removes_a_tree_and_the_kernel_knows_at_once,
+    info_shows_the_same_as_on_a_mount_of_the_go_client,
+    info_shows_inodes_and_locks,
+    rmr_removes_a_tree_and_the_kernel_sees_it_at_once,
     rmr_of_another_user_is_checked,
     warmup_fills_checks_and_empties_the_cache,
-    clone_makes_a_copy_and_the_kernel_knows_at_once,
-    summary_tells_what_it_tells_of_a_mount_of_the_go_client,
+    clone_makes_a_copy_and_the_kernel_sees_it_at_once,
+    summary_shows_the_same_as_on_a_mount_of_the_go_client,
     compact_joins_slices,
     stats_are_read,
     profile_reads_the_access_log,
@@ -36,7 +36,7 @@ on_both! {
     our_rmr_removes_on_both_mounts,
 }
 
-/// A tree with a file of several slices and blocks, a hole, a link and sub-directories.
+/// Creates a tree with a file of several slices and blocks, a hole, a link and sub-directories.
 fn make_tree(mount: &Mounted) {
     fs::create_dir_all(mount.at("top/below/deeper")).unwrap();
     fs::write(mount.at("top/big"), bytes(1, 9 * MIB)).unwrap();
@@ -53,7 +53,7 @@ fn make_tree(mount: &Mounted) {
     std::os::unix::fs::symlink("small", mount.at("top/soft")).unwrap();
 }
 
-/// What one of the Go client's tools prints of a path in the mount, without where that is.
+/// Returns the output of one of the Go client's tools for a path, without the mount point.
 #[track_caller]
 fn tells(mount: &Mounted, arguments: &[&str], path: &str) -> String {
     let at = mount.at(path);
@@ -62,19 +62,19 @@ fn tells(mount: &Mounted, arguments: &[&str], path: &str) -> String {
     told.stdout.replace(mount.path().to_str().unwrap(), "MOUNT")
 }
 
-/// The lines of what was told: names of one file, and files of one size, are in no order.
+/// Sorts the lines: names of one file, and files of one size, have no order.
 fn sorted(told: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = told.lines().map(|line| line.trim_end_matches(',')).collect();
     lines.sort_unstable();
     lines
 }
 
-/// Usage of directories is stored some seconds later.
+/// Directory usage is stored some seconds later.
 fn settle(rig: &Fixture) {
     drop(rig.mount_by(Client::Go, &[]));
 }
 
-fn info_tells_what_it_tells_of_a_mount_of_the_go_client(rig: &Fixture) {
+fn info_shows_the_same_as_on_a_mount_of_the_go_client(rig: &Fixture) {
     let mount = rig.start();
     make_tree(&mount);
     drop(mount);
@@ -92,7 +92,7 @@ fn info_tells_what_it_tells_of_a_mount_of_the_go_client(rig: &Fixture) {
     assert!(told.contains("volume/chunks/0/0/"), "{told}");
 }
 
-fn info_knows_inodes_and_locks(rig: &Fixture) {
+fn info_shows_inodes_and_locks(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "text").unwrap();
     let file = open(mount.at("f"));
@@ -107,9 +107,9 @@ fn info_knows_inodes_and_locks(rig: &Fixture) {
     assert!(missing.stderr.contains("no such file"), "{missing}");
 }
 
-fn rmr_removes_a_tree_and_the_kernel_knows_at_once(rig: &Fixture) {
+fn rmr_removes_a_tree_and_the_kernel_sees_it_at_once(rig: &Fixture) {
     rig.format(&["--trash-days", "1"]);
-    // The kernel would keep names for a minute.
+    // The kernel would cache names for a minute.
     let kept = ["--entry-cache", "60", "--dir-entry-cache", "60", "--attr-cache", "60"];
     let mount = rig.mount(&kept);
     for top in ["a", "b"] {
@@ -128,7 +128,7 @@ fn rmr_removes_a_tree_and_the_kernel_knows_at_once(rig: &Fixture) {
     assert!(!a.exists());
     juicefs(&["rmr", "--skip-trash", "-p", "3", b.to_str().unwrap()]).ok();
     assert_eq!(names(mount.path()), [""; 0]);
-    // What was removed first lies in the trash: 300 files, 30 directories and the top.
+    // The tree removed first is in the trash: 300 files, 30 directories and the top.
     let hours = fs::read_dir(mount.at(".trash")).unwrap();
     let kept: usize = hours.map(|hour| fs::read_dir(hour.unwrap().path()).unwrap().count()).sum();
     assert_eq!(kept, 331);
@@ -138,15 +138,15 @@ fn rmr_removes_a_tree_and_the_kernel_knows_at_once(rig: &Fixture) {
 fn rmr_of_another_user_is_checked(rig: &Fixture) {
     let mount = rig.start();
     fs::create_dir_all(mount.at("d/e")).unwrap();
-    // In its own words, since the tool has to be run by that user.
+    // With the raw protocol, since the tool has to be run by that user.
     let refused = as_nobody(&["rmr"], &mount.at("d"));
     assert!(refused.stderr.contains("permission denied"), "{refused}");
     assert!(mount.at("d/e").exists());
 }
 
-/// Runs one of the Go client's tools as somebody without rights.
+/// Runs one of the Go client's tools as a user without privileges.
 fn as_nobody(arguments: &[&str], path: &Path) -> Finished {
-    // The program may lie where only root can look.
+    // The program may be in a directory that only root can read.
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     let copy = folder.path().join("juicefs");
     fs::copy(juicefs::binary(), &copy).unwrap();
@@ -167,14 +167,14 @@ fn as_nobody(arguments: &[&str], path: &Path) -> Finished {
     run(command, PATIENCE)
 }
 
-/// The line with which `warmup --check` ends: files, bytes, and how much is cached.
+/// Returns the last line of `warmup --check`: files, bytes, and how much is cached.
 #[track_caller]
 fn checked(path: &Path) -> String {
     let found = juicefs(&["warmup", "--check", path.to_str().unwrap()]).ok();
     let line = found.stderr.lines().find(|line| line.contains("files checked"));
     let line = line.unwrap_or_else(|| panic!("{found}"));
     let line = line.split_once("check cache: ").unwrap().1;
-    // Behind it stands which line of the tool says so.
+    // It is followed by the source line in the tool.
     line.split(" [").next().unwrap().to_owned()
 }
 
@@ -197,9 +197,9 @@ fn warmup_fills_checks_and_empties_the_cache(rig: &Fixture) {
     assert!(poll(PATIENCE, || checked(&dir) == all), "{}", checked(&dir));
 }
 
-fn clone_makes_a_copy_and_the_kernel_knows_at_once(rig: &Fixture) {
+fn clone_makes_a_copy_and_the_kernel_sees_it_at_once(rig: &Fixture) {
     rig.format(&[]);
-    // The kernel would remember for a minute that there is no such name.
+    // The kernel would cache for a minute that the name does not exist.
     let mount = rig.mount(&["--negative-entry-cache", "60", "--attr-cache", "60"]);
     make_tree(&mount);
     let copy = mount.at("copy");
@@ -210,7 +210,7 @@ fn clone_makes_a_copy_and_the_kernel_knows_at_once(rig: &Fixture) {
     let mut same = Command::new("diff");
     same.args(["-r", "--no-dereference"]).arg(&top).arg(&copy);
     run(same, PATIENCE).ok();
-    // Each is its own from now on.
+    // From now on the two are independent.
     fs::write(mount.at("copy/small"), "other").unwrap();
     assert_eq!(fs::read(mount.at("top/small")).unwrap(), b"small");
     let again = juicefs(&["clone", top.to_str().unwrap(), to]).refused();
@@ -219,7 +219,7 @@ fn clone_makes_a_copy_and_the_kernel_knows_at_once(rig: &Fixture) {
     rig.check();
 }
 
-fn summary_tells_what_it_tells_of_a_mount_of_the_go_client(rig: &Fixture) {
+fn summary_shows_the_same_as_on_a_mount_of_the_go_client(rig: &Fixture) {
     let mount = rig.start();
     make_tree(&mount);
     drop(mount);
@@ -278,7 +278,7 @@ fn stats_are_read(rig: &Fixture) {
     let lines: Vec<&str> = told.stdout.lines().collect();
     assert_eq!(lines.len(), 4, "{told}");
     assert!(lines[0].contains("-fuse-") && lines[1].contains("ops"), "{told}");
-    // What the tool reads is there, and what happened is in it.
+    // The tool reads these metrics, and they include the operations above.
     let stats = fs::read_to_string(mount.at(".stats")).unwrap();
     let value = |name: &str| -> f64 {
         let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -347,7 +347,7 @@ fn profile_reads_the_access_log(rig: &Fixture) {
     assert!(live_profile(&mount).contains("getattr"));
 }
 
-/// What the tool shows while it runs on the mount.
+/// Returns the output of the tool while it runs on the mount.
 fn live_profile(mount: &Mounted) -> String {
     let mut command = juicefs::command(&["profile", "--interval", "1"]);
     command.arg(mount.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -375,7 +375,7 @@ fn debug_collects_what_it_can(rig: &Fixture) {
     let into = rig.folder().join("collected");
     let mut command = juicefs::command(&["debug", "--stats-sec", "1", "--trace-sec", "1"]);
     command.args(["--profile-sec", "1", "--out-dir"]).arg(&into).arg(mount.path());
-    // It asks for processes and ports, which takes as long as the machine is busy.
+    // It inspects processes and ports, which is slow on a busy machine.
     let done = run(command, Duration::from_secs(90)).ok();
     assert!(done.stdout.contains("Mount Command:"), "{done}");
     let found: Vec<PathBuf> =
@@ -414,7 +414,7 @@ fn tools_find_the_mount_from_within_a_directory(rig: &Fixture) {
     command.current_dir(mount.at("a/b"));
     let told = run(command, PATIENCE).ok().stdout;
     assert!(told.contains("path: /a/b/f"), "{told}");
-    // A file of that name in a directory is not in the way of the tools.
+    // A file of that name in a directory does not confuse the tools.
     assert!(!names(mount.at("a/b")).contains(&".control".to_owned()));
 }
 

@@ -1,28 +1,28 @@
-//! Two mounts of one volume: who opens a file sees what was closed before, elsewhere.
+//! Two mounts of one volume: opening a file shows what was closed before on the other.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use crate::kit::{MIB, assert_same, bytes, names, open};
+use crate::fixture::{MIB, assert_same, bytes, names, open};
 use crate::on_both;
 use crate::support::fixture::{Client, Fixture, Mounted, eventually};
 
 on_both! {
-    what_one_of_ours_closes_the_other_opens,
-    what_either_client_closes_the_other_opens,
-    names_of_one_of_ours_come_to_the_other,
-    names_of_either_client_come_to_the_other,
-    a_file_that_is_open_elsewhere_is_read_as_far_as_it_was_synced,
+    files_closed_on_one_of_our_mounts_are_seen_on_the_other,
+    files_closed_by_either_client_are_seen_by_the_other,
+    names_created_on_one_of_our_mounts_are_seen_on_the_other,
+    names_created_by_either_client_are_seen_by_the_other,
+    a_file_open_elsewhere_is_read_up_to_what_was_synced,
     regression_two_of_ours_append_in_turns,
 }
 
-fn what_one_of_ours_closes_the_other_opens(rig: &Fixture) {
+fn files_closed_on_one_of_our_mounts_are_seen_on_the_other(rig: &Fixture) {
     rig.format(&[]);
     close_to_open(&rig.mount(&[]), &rig.mount(&[]));
     rig.check();
 }
 
-fn what_either_client_closes_the_other_opens(rig: &Fixture) {
+fn files_closed_by_either_client_are_seen_by_the_other(rig: &Fixture) {
     rig.format(&[]);
     close_to_open(&rig.mount(&[]), &rig.mount_by(Client::Go, &[]));
     rig.check_blocks();
@@ -34,7 +34,7 @@ fn close_to_open(one: &Mounted, two: &Mounted) {
         let (writer, reader) = if turn % 2 == 0 { (one, two) } else { (two, one) };
         let content = bytes(turn, (turn + 1) * MIB / 2 + turn);
         match turn % 4 {
-            // Anew, shorter or longer; in place; cut and written again.
+            // Recreated, shorter or longer; in place; truncated and written again.
             0 | 1 => fs::write(writer.at("f"), &content).unwrap(),
             2 => {
                 let file = open(writer.at("f"));
@@ -52,19 +52,19 @@ fn close_to_open(one: &Mounted, two: &Mounted) {
         let mut found = vec![0; content.len()];
         file.read_exact_at(&mut found, 0).unwrap();
         assert_same(&found, &content);
-        // Of the same length, so that only times tell.
+        // Of the same length, so that only the times differ.
         let other = bytes(turn + 100, content.len() as u64);
         fs::write(writer.at("f"), &other).unwrap();
         assert_same(&fs::read(reader.at("f")).unwrap(), &other);
     }
 }
 
-fn names_of_one_of_ours_come_to_the_other(rig: &Fixture) {
+fn names_created_on_one_of_our_mounts_are_seen_on_the_other(rig: &Fixture) {
     rig.format(&[]);
     names_come(&rig.mount(&[]), &rig.mount(&[]));
 }
 
-fn names_of_either_client_come_to_the_other(rig: &Fixture) {
+fn names_created_by_either_client_are_seen_by_the_other(rig: &Fixture) {
     rig.format(&[]);
     let (ours, go) = (rig.mount(&[]), rig.mount_by(Client::Go, &[]));
     names_come(&ours, &go);
@@ -78,7 +78,7 @@ fn names_come(one: &Mounted, two: &Mounted) {
     for n in 0..30 {
         fs::write(one.at(format!("d/f{n:02}")), format!("{n}")).unwrap();
     }
-    // A name that was looked for in vain may be unknown for a moment, but no longer.
+    // A name that was looked up in vain may be cached as missing for a moment, but no longer.
     eventually("all names come", || two.at("d").exists() && names(two.at("d")).len() == 30);
     assert_eq!(fs::read(two.at("d/f17")).unwrap(), b"17");
     fs::rename(two.at("d/f17"), two.at("d/g")).unwrap();
@@ -90,7 +90,7 @@ fn names_come(one: &Mounted, two: &Mounted) {
     assert_eq!(fs::read(one.at("d/g")).unwrap(), b"17");
 }
 
-fn a_file_that_is_open_elsewhere_is_read_as_far_as_it_was_synced(rig: &Fixture) {
+fn a_file_open_elsewhere_is_read_up_to_what_was_synced(rig: &Fixture) {
     rig.format(&[]);
     let (one, two) = (rig.mount(&[]), rig.mount(&[]));
     let writer = open(one.at("f"));

@@ -8,7 +8,7 @@ use std::process::Command;
 use rustix::fs::{XattrFlags, getxattr, lgetxattr, listxattr, removexattr, setxattr};
 use rustix::io::Errno;
 
-use crate::kit::{SOMEBODY, as_user, refused};
+use crate::fixture::{SOMEBODY, as_user, refused};
 use crate::on_both;
 use crate::support::command::run;
 use crate::support::fixture::{Client, Fixture, Mounted, PATIENCE};
@@ -18,18 +18,18 @@ const DEFAULT: &str = "system.posix_acl_default";
 
 on_both! {
     attributes_are_set_listed_and_removed,
-    setting_may_insist_on_old_or_new,
-    buffers_that_are_too_small_are_told,
+    xattr_create_and_xattr_replace_are_honoured,
+    buffers_that_are_too_small_are_reported,
     attributes_of_a_symlink_are_its_own,
     names_are_in_a_namespace,
     trusted_names_are_for_root,
-    a_change_of_attributes_shows_in_the_times,
+    a_change_of_xattrs_updates_the_times,
     an_immutable_file_keeps_its_attributes,
-    without_the_option_there_are_none,
+    without_the_option_there_are_no_xattrs,
     an_acl_grants_and_denies,
     an_acl_and_the_mode_agree,
     a_default_acl_is_inherited,
-    acls_are_what_the_tools_say,
+    acls_match_getfacl_and_setfacl,
     a_volume_without_acls_has_none,
 }
 
@@ -52,7 +52,7 @@ fn attributes_are_set_listed_and_removed(rig: &Fixture) {
     assert_eq!(list(&path), ["trusted.t", "user.big", "user.two"]);
 }
 
-fn setting_may_insist_on_old_or_new(rig: &Fixture) {
+fn xattr_create_and_xattr_replace_are_honoured(rig: &Fixture) {
     let mount = with_xattrs(rig);
     fs::write(mount.at("f"), "").unwrap();
     let set = |value: &[u8], flags| setxattr(mount.at("f"), "user.a", value, flags);
@@ -64,14 +64,14 @@ fn setting_may_insist_on_old_or_new(rig: &Fixture) {
     assert_eq!(get(&mount.at("f"), "user.a").unwrap(), b"2");
 }
 
-fn buffers_that_are_too_small_are_told(rig: &Fixture) {
+fn buffers_that_are_too_small_are_reported(rig: &Fixture) {
     let mount = with_xattrs(rig);
     let path = mount.at("f");
     fs::write(&path, "").unwrap();
     setxattr(&path, "user.a", b"0123456789", XattrFlags::empty()).unwrap();
     assert_eq!(refused(getxattr(&path, "user.a", &mut [0_u8; 9][..])), Errno::RANGE);
     assert_eq!(refused(listxattr(&path, &mut [0_u8; 6][..])), Errno::RANGE);
-    // The tool asks for the length first.
+    // The tool reads the length first.
     let mut tool = Command::new("getfattr");
     tool.args(["--absolute-names", "--dump"]).arg(&path);
     let said = run(tool, PATIENCE).ok().stdout;
@@ -101,7 +101,7 @@ fn names_are_in_a_namespace(rig: &Fixture) {
     }
     assert_eq!(refused(setxattr(&path, "user.", b"x", XattrFlags::empty())), Errno::INVAL);
     mount.unmount();
-    // What another client has made is there to be seen and taken away.
+    // Attributes that another client created can be read and removed.
     let go = rig.mount_by(Client::Go, &["--enable-xattr"]);
     setxattr(go.at("f"), "plain", b"x", XattrFlags::empty()).unwrap();
     go.unmount();
@@ -122,7 +122,7 @@ fn trusted_names_are_for_root(rig: &Fixture) {
     assert_eq!(as_user(SOMEBODY, || list(&path)), ["user.u"]);
 }
 
-fn a_change_of_attributes_shows_in_the_times(rig: &Fixture) {
+fn a_change_of_xattrs_updates_the_times(rig: &Fixture) {
     let mount = with_xattrs(rig);
     let path = mount.at("f");
     fs::write(&path, "").unwrap();
@@ -158,7 +158,7 @@ fn an_immutable_file_keeps_its_attributes(rig: &Fixture) {
     assert_eq!(get(&path, "user.a").unwrap(), b"x");
 }
 
-fn without_the_option_there_are_none(rig: &Fixture) {
+fn without_the_option_there_are_no_xattrs(rig: &Fixture) {
     let mount = rig.start();
     fs::write(mount.at("f"), "").unwrap();
     let set = setxattr(mount.at("f"), "user.a", b"1", XattrFlags::empty());
@@ -182,7 +182,7 @@ fn an_acl_grants_and_denies(rig: &Fixture) {
         assert_eq!(refused(fs::write(&path, "")), Errno::ACCESS);
     });
     assert_eq!(as_user(SOMEBODY + 1, || refused(fs::read(&path))), Errno::ACCESS);
-    // The mask takes away what the entry gives.
+    // The mask removes what the entry grants.
     set_acl(
         &path,
         ACCESS,
@@ -199,7 +199,7 @@ fn an_acl_and_the_mode_agree(rig: &Fixture) {
     let path = mount.at("f");
     fs::write(&path, "").unwrap();
     let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
-    // As plain as a mode: stored as one.
+    // An ACL equivalent to a mode is stored as the mode.
     set_acl(&path, ACCESS, &[(1, 7, None), (4, 5, None), (32, 1, None)]);
     assert_eq!(mode(), 0o751);
     assert_eq!(refused(get(&path, ACCESS)), Errno::NODATA);
@@ -208,7 +208,7 @@ fn an_acl_and_the_mode_agree(rig: &Fixture) {
         ACCESS,
         &[(1, 6, None), (4, 4, None), (8, 6, Some(77)), (16, 6, None), (32, 4, None)],
     );
-    // Where the group's bits are, the mask shows.
+    // The group bits of the mode show the mask.
     assert_eq!(mode(), 0o664);
     fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
     let rule = acl(&[(1, 6, None), (4, 4, None), (8, 6, Some(77)), (16, 4, None), (32, 0, None)]);
@@ -224,7 +224,7 @@ fn a_default_acl_is_inherited(rig: &Fixture) {
     fs::write(mount.at("d/f"), "").unwrap();
     assert_eq!(get(&mount.at("d/sub"), DEFAULT).unwrap(), acl(&rule));
     assert_eq!(get(&mount.at("d/sub"), ACCESS).unwrap(), acl(&rule));
-    // A file made with 0666 gets no right to run.
+    // A file created with 0666 does not become executable.
     let file = [(1, 6, None), (2, 7, Some(SOMEBODY)), (4, 5, None), (16, 6, None), (32, 0, None)];
     assert_eq!(get(&mount.at("d/f"), ACCESS).unwrap(), acl(&file));
     assert_eq!(refused(get(&mount.at("d/f"), DEFAULT)), Errno::NODATA);
@@ -233,7 +233,7 @@ fn a_default_acl_is_inherited(rig: &Fixture) {
     assert_eq!(refused(set), Errno::ACCESS);
 }
 
-fn acls_are_what_the_tools_say(rig: &Fixture) {
+fn acls_match_getfacl_and_setfacl(rig: &Fixture) {
     let mount = with_acls(rig);
     fs::create_dir(mount.at("d")).unwrap();
     let tool = |program: &str, arguments: &[&str]| {
@@ -300,7 +300,7 @@ fn set_acl(path: &Path, which: &str, entries: &[(u16, u16, Option<u32>)]) {
     setxattr(path, which, &acl(entries), XattrFlags::empty()).unwrap();
 }
 
-/// What `setfacl` hands to the kernel: version 2, then tag, permissions and id of each entry.
+/// Encodes an ACL as `setfacl` does: version 2, then tag, permissions and id of each entry.
 fn acl(entries: &[(u16, u16, Option<u32>)]) -> Vec<u8> {
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {

@@ -1,4 +1,4 @@
-//! fsx: random reads, writes, maps, cuts, holes and copies of one file, each byte checked.
+//! fsx: random reads, writes, mmaps, truncates, holes and copies of one file, with each byte checked.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::suite::{LIMIT, built, within_limit};
 use crate::support::command::run;
 use crate::support::fixture::{Fixture, Mounted, long};
 
-/// All that it can do.
+/// All its operations.
 const EVERYTHING: &str = "
     flen = 262144
     [opsize]
@@ -31,7 +31,7 @@ const EVERYTHING: &str = "
     copy_file_range = 3
 ";
 
-/// Files that lie in several blocks and chunks: 80 MiB.
+/// Files that span several blocks and chunks: 80 MiB.
 const LARGE: &str = "
     flen = 83886080
     [opsize]
@@ -50,10 +50,10 @@ const LARGE: &str = "
 ";
 
 const OPERATIONS: u32 = 100_000;
-/// Of the large file.
+/// Operations on the large file.
 const FEW: u32 = 200;
 
-/// For ways of mounting that others have been through in part.
+/// Operations for mount options that other tests cover in part.
 fn fewer() -> u32 {
     if long() { OPERATIONS } else { OPERATIONS / 10 }
 }
@@ -114,12 +114,12 @@ fn with_staging_and_compression_on_redis() {
     within_limit(|| with(&Fixture::redis(), blocks, &["--writeback"], &[(61, fewer())]));
 }
 
-/// The test server takes as long for a commit as the others for ten.
+/// A commit on the test server takes as long as ten on the others.
 fn on_tikv(rig: &Fixture, seed: u32) {
     with(rig, &[], &[], &[(seed, fewer() / 2)]);
 }
 
-/// A file for each seed, at once, with so many operations; then a large one.
+/// Runs one file for each seed, all at once, with this many operations; then a large one.
 fn with(rig: &Fixture, volume: &[&str], options: &[&str], seeds: &[(u32, u32)]) {
     rig.format(volume);
     let mount = rig.mount(options);

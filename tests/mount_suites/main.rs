@@ -1,4 +1,4 @@
-//! Suites that others wrote to test file systems, and programs that people run on them, on a mount.
+//! Third-party file system test suites, and programs that people run, on a mount.
 //!
 //! `JFS_TEST_LONG=1` runs all of them at full length.
 #![cfg(test)]

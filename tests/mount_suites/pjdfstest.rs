@@ -1,4 +1,4 @@
-//! pjdfstest: what POSIX says about the system calls of a file system.
+//! pjdfstest: conformance of the system calls to POSIX.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -26,15 +26,15 @@ const CONFIGURATION: &str = r#"
     entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 "#;
 
-/// What does not run, and why.
+/// Tests that do not run, and why.
 const SKIPPED: [(&str, &str); 1] =
     [("link::link_count_max", "a file may have as many links as a number can count")];
 
-/// What is in the name of cases that need a read-only mount.
+/// Appears in the names of cases that need a read-only mount.
 const READ_ONLY: &str = "erofs";
 
-/// The suite remounts read-only by mount(8), which would look for a program of that type of file
-/// system: the kernel does it alone. A file that was just closed may be in the way for a moment.
+/// The suite remounts read-only by mount(8), which would look for a program for the file system type:
+/// the kernel does it alone. A file that was just closed may keep it busy for a moment.
 const MOUNT: &str = r#"#!/bin/sh
     PATH=/usr/sbin:/usr/bin:/sbin:/bin
     for try in 1 2 3 4 5 6 7 8 9; do
@@ -66,14 +66,14 @@ fn all_of_posix_on_tikv_in_several_regions() {
 
 fn passes(rig: &Fixture) {
     rig.format(&["--enable-acl"]);
-    // Times of directories follow every change, which costs conflicts between clients otherwise.
+    // Update directory times with every change; by default they are not, to avoid conflicts.
     let mount = rig.mount(&["--enable-xattr", "--skip-dir-mtime", "0s"]);
     let tools = rig.folder().join("tools");
     fs::create_dir(&tools).unwrap();
     fs::write(tools.join("mount"), MOUNT).unwrap();
     fs::set_permissions(tools.join("mount"), Permissions::from_mode(0o755)).unwrap();
-    // Cases of read-only mounts for themselves: others leave files open for writing, and then
-    // nothing can be remounted.
+    // Cases of read-only mounts run separately: others leave files open for writing, which prevents
+    // remounting.
     let mut outcomes = run_cases(rig, &mount, "");
     outcomes.retain(|name, _| !name.contains(READ_ONLY));
     outcomes.extend(run_cases(rig, &mount, READ_ONLY));
@@ -108,7 +108,7 @@ fn run_cases(rig: &Fixture, mount: &Mounted, pattern: &str) -> BTreeMap<String, 
     outcomes
 }
 
-/// The word at the end of the line of each case.
+/// The word at the end of each case's line.
 fn outcomes(said: &str) -> BTreeMap<String, String> {
     let cases = said.lines().filter_map(|line| {
         let (name, outcome) = line.split_once(char::is_whitespace)?;

@@ -1,4 +1,4 @@
-//! Programs that people run on a file system, and what they say about it.
+//! Programs that people run on a file system, and their own checks.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::suite::{script, within_limit};
 use crate::support::fixture::{Fixture, Mounted, long};
 
-/// Runs each body on Redis and on SQLite with a fresh mount and a folder outside of it.
+/// Runs each body on Redis and on SQLite with a new mount and a folder outside of it.
 macro_rules! programs {
     ($($body:ident),* $(,)?) => {
         mod redis {
@@ -212,7 +212,7 @@ fn rsync_has_nothing_to_do_the_second_time(mount: &Mounted, outside: &Path) {
 
 fn stressors_find_nothing(mount: &Mounted, outside: &Path) {
     let seconds = "60";
-    // What works on files and names and can be verified.
+    // Stressors for files and names that verify their results.
     let work = r#"
         stress-ng --temp-path "$PWD" --timeout "${2}s" --verify --metrics-brief --log-file "$1/stress-ng.log" \
             --dir 1 --dentry 1 --dentries 200 --hdd 1 --hdd-bytes 8m --hdd-opts rd-rnd,wr-rnd,fsync \

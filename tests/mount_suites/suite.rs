@@ -1,4 +1,4 @@
-//! Running a suite or a program on a mount: in a process of its own, with a limit.
+//! Runs a suite or a program on a mount: in its own process, with a timeout.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,35 +10,35 @@ use crate::support::timeout;
 
 /// For one suite on a busy machine.
 pub const LIMIT: Duration = Duration::from_mins(30);
-/// The first test on a machine builds what is missing.
+/// The first test on a machine builds missing programs.
 const BUILD: Duration = Duration::from_mins(30);
-/// What two suites at a time leave behind before it is collected, and more.
+/// More than two suites at a time leave behind before garbage collection.
 const ENOUGH: u64 = 8 << 30;
 
-/// Runs a test body on mounts of a program that is fast enough, within a limit.
+/// Runs a test body within the timeout, on mounts of an optimized program.
 pub fn within_limit(body: impl FnOnce() + Send + 'static) {
     use_program(made_by("optimised.sh", &[]));
     use_memory();
     timeout::within(LIMIT, body);
 }
 
-/// Puts what is below the mounts into memory, if there is enough: what survives a crash is tested
-/// elsewhere, and half of a suite's time would be waiting for the disk.
+/// Puts the stores below the mounts into memory, if there is enough: crashes are tested elsewhere, and
+/// half of a suite's time would be waiting for the disk.
 fn use_memory() {
     let memory = Path::new("/dev/shm");
     let room = rustix::fs::statvfs(memory).map_or(0, |found| found.f_bavail * found.f_frsize);
     if room >= ENOUGH {
-        // The first test has said it for all.
+        // The first test has printed it for all.
         let _ = tempfile::env::override_temp_dir(memory);
     }
 }
 
-/// The program of a suite, built on first use.
+/// Returns the program of a suite, built on first use.
 pub fn built(name: &str) -> PathBuf {
     made_by("suites.sh", &[name])
 }
 
-/// The path that a script prints.
+/// Returns the path that a script prints.
 fn made_by(script: &str, words: &[&str]) -> PathBuf {
     let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers");
     let mut command = Command::new(peers.join(script));
@@ -46,13 +46,13 @@ fn made_by(script: &str, words: &[&str]) -> PathBuf {
     PathBuf::from(run(command, BUILD).ok().stdout.trim_end())
 }
 
-/// Runs a shell script in a folder; its words are `$1` and so on. It ends at the first command that
-/// fails.
+/// Runs a shell script in a folder; its arguments are `$1` and so on. It stops at the first command
+/// that fails.
 #[track_caller]
 pub fn script(folder: &Path, text: &str, words: &[&str]) -> Finished {
     let mut command = Command::new("bash");
     command.args(["-euo", "pipefail", "-c", text, "bash"]).args(words).current_dir(folder);
-    // Nobody's settings but these.
+    // No user settings but these.
     command.env("HOME", "/nonexistent").env("LC_ALL", "C.UTF-8");
     run(command, LIMIT)
 }

@@ -1,52 +1,56 @@
-//! Handles: what they are worth to a process that never gave them out, and what closing them does.
+//! Handles that another process opened, and closing handles.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use jfs::Error;
 use jfs::meta::record::LockKind;
 use jfs::meta::{Caller, Ino};
-use jfs::vfs::{Fh, NodeChange, Vfs, VfsOptions};
+use jfs::vfs::{Fh, NodeChange, RangeLock, Vfs, VfsOptions};
 use nix::fcntl::OFlag;
 
-use crate::bucket::Bucket;
+use crate::faulty_bucket::FaultyBucket;
+use crate::fixture::{Client, within};
 use crate::on_every_engine;
 use crate::support::volume::{Volume, setting};
-use crate::world::{Client, within};
 
 on_every_engine! { super::setting();
-    a_handle_that_was_never_opened_here_reads_and_writes_its_file,
-    a_handle_that_is_another_inodes_is_made_again,
-    a_handle_of_a_directory_that_was_never_opened_here_is_listed,
-    closing_a_handle_that_was_never_opened_here_does_nothing,
-    ranges_locked_through_a_handle_are_free_when_their_owner_closes_any,
-    ranges_locked_by_an_open_file_are_free_when_it_is_released,
-    flock_and_ranges_do_not_see_each_other,
+    a_handle_of_another_process_reads_and_writes_its_file,
+    a_handle_of_another_inode_is_rebuilt,
+    a_directory_handle_of_another_process_is_listed,
+    closing_a_handle_of_another_process_does_nothing,
+    range_locks_are_released_when_their_owner_closes_any_handle,
+    range_locks_of_an_open_file_are_released_with_it,
+    flock_and_range_locks_are_independent,
     a_removed_file_stays_until_its_last_handle_is_released,
     a_temporary_file_has_no_name_and_leaves_nothing,
-    opening_tells_that_the_kernel_may_know_an_older_length,
+    opening_reports_that_the_kernel_may_have_an_outdated_length,
 }
 
 const ROOT: Ino = Ino::ROOT;
-/// A number as an earlier process would have given it out.
+/// A handle number as an earlier process would have used it.
 const OLD: Fh = Fh(12345);
 
 async fn vfs(vol: &Volume) -> (Client, Arc<Vfs>) {
-    let client = Client::new(vol, &Arc::new(Bucket::default())).await;
+    let client = Client::new(vol, &Arc::new(FaultyBucket::default())).await;
     let vfs = client.vfs(VfsOptions::default());
     (client, vfs)
 }
 
 async fn file(vfs: &Vfs, name: &str, content: &[u8]) -> (Ino, Fh) {
-    let made = vfs.create(&Caller::root(), (ROOT, name.as_bytes()), (0o644, 0), true).await;
+    let made = vfs.create(&Caller::root(), ROOT, name.as_bytes(), 0o644, 0, true).await;
     let (node, opened) = made.unwrap();
-    let rw = (opened.fh, OFlag::O_RDWR);
-    within("write", vfs.write(node.ino, rw, 0, content)).await.unwrap();
+    within("write", vfs.write(node.ino, opened.fh, OFlag::O_RDWR, 0, content)).await.unwrap();
     vfs.flush(node.ino, opened.fh, 1).await.unwrap();
     (node.ino, opened.fh)
 }
 
+fn lock(owner: u64, range: RangeInclusive<u64>) -> RangeLock {
+    RangeLock { owner, pid: 10, kind: Some(LockKind::Write), range }
+}
+
 async fn read(vfs: &Vfs, ino: Ino, fh: Fh) -> Vec<u8> {
-    within("read", vfs.read(ino, (fh, OFlag::O_RDWR), 0, 1000)).await.unwrap().concat()
+    within("read", vfs.read(ino, fh, OFlag::O_RDWR, 0, 1000)).await.unwrap().concat()
 }
 
 async fn release(vfs: &Vfs, ino: Ino, fh: Fh) {
@@ -54,26 +58,26 @@ async fn release(vfs: &Vfs, ino: Ino, fh: Fh) {
     vfs.finish(ino, closing).await.unwrap();
 }
 
-async fn a_handle_that_was_never_opened_here_reads_and_writes_its_file(vol: Volume) {
+async fn a_handle_of_another_process_reads_and_writes_its_file(vol: Volume) {
     let (_, vfs) = vfs(&vol).await;
     let (ino, fh) = file(&vfs, "f", b"content").await;
     release(&vfs, ino, fh).await;
     assert_eq!(read(&vfs, ino, OLD).await, b"content");
-    vfs.write(ino, (OLD, OFlag::O_RDWR), 7, b" more").await.unwrap();
+    vfs.write(ino, OLD, OFlag::O_RDWR, 7, b" more").await.unwrap();
     vfs.flush(ino, OLD, 1).await.unwrap();
     assert_eq!(read(&vfs, ino, OLD).await, b"content more");
     release(&vfs, ino, OLD).await;
     assert_eq!(vol.meta.getattr(ino).await.unwrap().length, 12);
 }
 
-async fn a_handle_that_is_another_inodes_is_made_again(vol: Volume) {
+async fn a_handle_of_another_inode_is_rebuilt(vol: Volume) {
     let (_, vfs) = vfs(&vol).await;
     let (_, fh) = file(&vfs, "one", b"1").await;
     let (two, _) = file(&vfs, "two", b"22").await;
     assert_eq!(read(&vfs, two, fh).await, b"22");
 }
 
-async fn a_handle_of_a_directory_that_was_never_opened_here_is_listed(vol: Volume) {
+async fn a_directory_handle_of_another_process_is_listed(vol: Volume) {
     let (_, vfs) = vfs(&vol).await;
     file(&vfs, "f", b"").await;
     let listed = vfs.list(ROOT, OLD, 0, |_| true).await.unwrap();
@@ -84,22 +88,21 @@ async fn a_handle_of_a_directory_that_was_never_opened_here_is_listed(vol: Volum
     assert_eq!(vfs.list(ROOT, Fh(OLD.0 + 1), at, |_| true).await.unwrap().len(), rest);
 }
 
-async fn closing_a_handle_that_was_never_opened_here_does_nothing(vol: Volume) {
+async fn closing_a_handle_of_another_process_does_nothing(vol: Volume) {
     let (_, vfs) = vfs(&vol).await;
     let (ino, _) = file(&vfs, "f", b"content").await;
     assert!(vfs.release(ino, OLD, None).is_done());
     vfs.flush(ino, OLD, 5).await.unwrap();
 }
 
-async fn ranges_locked_through_a_handle_are_free_when_their_owner_closes_any(vol: Volume) {
+async fn range_locks_are_released_when_their_owner_closes_any_handle(vol: Volume) {
     let (_, vfs) = vfs(&vol).await;
     let (ino, fh) = file(&vfs, "f", b"content").await;
     let other = vfs.open(&Caller::root(), ino, OFlag::O_RDONLY).await.unwrap().fh;
-    let write = Some(LockKind::Write);
-    vfs.lock_range((ino, fh), (1, 10), write, 0..=9, false).await.unwrap();
+    vfs.lock_range(ino, fh, lock(1, 0..=9), false).await.unwrap();
     let held = vfs.find_lock(ino, 2, LockKind::Write, 0..=9).await.unwrap();
     assert_eq!(held.map(|it| (it.start, it.end, it.pid)), Some((0, 9, 10)));
-    // Somebody else's close changes nothing.
+    // The close of another owner changes nothing.
     vfs.flush(ino, other, 2).await.unwrap();
     assert!(vfs.find_lock(ino, 2, LockKind::Write, 0..=9).await.unwrap().is_some());
     assert!(vfs.flush_now(ino, other, 1).is_none());
@@ -107,23 +110,23 @@ async fn ranges_locked_through_a_handle_are_free_when_their_owner_closes_any(vol
     assert_eq!(vfs.find_lock(ino, 2, LockKind::Write, 0..=9).await.unwrap(), None);
 }
 
-async fn ranges_locked_by_an_open_file_are_free_when_it_is_released(vol: Volume) {
+async fn range_locks_of_an_open_file_are_released_with_it(vol: Volume) {
     let (_, vfs) = vfs(&vol).await;
     let (ino, fh) = file(&vfs, "f", b"content").await;
-    vfs.lock_range((ino, fh), (77, 10), Some(LockKind::Write), 0..=9, false).await.unwrap();
-    // Such an owner is never named by a flush.
+    vfs.lock_range(ino, fh, lock(77, 0..=9), false).await.unwrap();
+    // A flush never names such an owner.
     vfs.flush(ino, fh, 1).await.unwrap();
     assert!(vfs.find_lock(ino, 2, LockKind::Read, 5..=5).await.unwrap().is_some());
     release(&vfs, ino, fh).await;
     assert_eq!(vfs.find_lock(ino, 2, LockKind::Read, 5..=5).await.unwrap(), None);
 }
 
-async fn flock_and_ranges_do_not_see_each_other(vol: Volume) {
+async fn flock_and_range_locks_are_independent(vol: Volume) {
     let (_, vfs) = vfs(&vol).await;
     let (ino, fh) = file(&vfs, "f", b"content").await;
     let write = Some(LockKind::Write);
     vfs.flock(ino, 1, write, false).await.unwrap();
-    vfs.lock_range((ino, fh), (2, 10), write, 0..=u64::MAX, false).await.unwrap();
+    vfs.lock_range(ino, fh, lock(2, 0..=u64::MAX), false).await.unwrap();
     assert!(matches!(vfs.flock(ino, 3, write, false).await, Err(Error::WouldBlock)));
     let closing = vfs.release(ino, fh, Some(1));
     vfs.finish(ino, closing).await.unwrap();
@@ -146,23 +149,23 @@ async fn a_removed_file_stays_until_its_last_handle_is_released(vol: Volume) {
 
 async fn a_temporary_file_has_no_name_and_leaves_nothing(vol: Volume) {
     let (_, vfs) = vfs(&vol).await;
-    let (node, opened) = vfs.tmpfile(&Caller::root(), ROOT, (0o600, 0)).await.unwrap();
+    let (node, opened) = vfs.tmpfile(&Caller::root(), ROOT, 0o600, 0).await.unwrap();
     assert_eq!(node.attr.nlink, 0);
-    vfs.write(node.ino, (opened.fh, OFlag::O_RDWR), 0, b"secret").await.unwrap();
+    vfs.write(node.ino, opened.fh, OFlag::O_RDWR, 0, b"secret").await.unwrap();
     assert_eq!(read(&vfs, node.ino, opened.fh).await, b"secret");
     assert!(vol.meta.entries(ROOT, false).await.unwrap().is_empty());
     release(&vfs, node.ino, opened.fh).await;
     assert!(matches!(vfs.getattr(node.ino).await, Err(Error::NotFound)));
 }
 
-async fn opening_tells_that_the_kernel_may_know_an_older_length(vol: Volume) {
-    let bucket = Arc::new(Bucket::default());
+async fn opening_reports_that_the_kernel_may_have_an_outdated_length(vol: Volume) {
+    let bucket = Arc::new(FaultyBucket::default());
     let here = Client::new(&vol, &bucket).await.vfs(VfsOptions::default());
     let there = Client::new(&vol, &bucket).await.vfs(VfsOptions::default());
     let (ino, fh) = file(&there, "f", b"one").await;
     let root = Caller::root();
     let node = here.lookup(&root, ROOT, b"f").await.unwrap();
-    here.tell(&node);
+    here.record_reply(&node);
     let same = here.open(&root, ino, OFlag::O_RDONLY).await.unwrap();
     assert!(!same.stale_attr);
     release(&here, ino, same.fh).await;

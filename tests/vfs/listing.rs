@@ -1,32 +1,32 @@
-//! Listing an open directory: offsets that lead back, and what comes and goes meanwhile.
+//! Listing an open directory: seeking back, and entries created and removed meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jfs::meta::record::FileKind;
 use jfs::meta::{Caller, Ino, NodeKind};
-use jfs::vfs::{Fh, Listed, Vfs, VfsOptions};
+use jfs::vfs::{Fh, ListedEntry, Vfs, VfsOptions};
 
-use crate::bucket::Bucket;
+use crate::faulty_bucket::FaultyBucket;
+use crate::fixture::Client;
 use crate::on_every_engine;
 use crate::support::volume::{Volume, setting};
-use crate::world::Client;
 
 on_every_engine! { super::setting();
-    every_entry_is_listed_once_however_small_the_steps,
-    a_listing_goes_on_from_any_offset_it_has_answered,
-    rewinding_shows_what_has_come_and_gone,
+    every_entry_is_listed_once_with_any_step_size,
+    a_listing_continues_from_any_offset_it_returned,
+    rewinding_shows_entries_created_and_removed_since,
     the_root_shows_virtual_files_unless_they_are_hidden,
 }
 
 async fn vfs(vol: &Volume, options: VfsOptions) -> Arc<Vfs> {
-    Client::new(vol, &Arc::new(Bucket::default())).await.vfs(options)
+    Client::new(vol, &Arc::new(FaultyBucket::default())).await.vfs(options)
 }
 
-/// A directory with as many files.
+/// Creates a directory with this many files.
 async fn dir(vfs: &Vfs, count: usize) -> (Ino, BTreeSet<String>) {
     let root = Caller::root();
-    let dir = vfs.mkdir(&root, (Ino::ROOT, b"dir"), (0o755, 0)).await.unwrap().ino;
+    let dir = vfs.mkdir(&root, Ino::ROOT, b"dir", 0o755, 0).await.unwrap().ino;
     let names: BTreeSet<String> = (0..count).map(|n| format!("file-{n:05}")).collect();
     for name in &names {
         add(vfs, dir, name).await;
@@ -36,12 +36,11 @@ async fn dir(vfs: &Vfs, count: usize) -> (Ino, BTreeSet<String>) {
 
 async fn add(vfs: &Vfs, dir: Ino, name: &str) {
     let kind = NodeKind { kind: FileKind::File, rdev: 0 };
-    let at = (dir, name.as_bytes());
-    vfs.mknod(&Caller::root(), at, kind, (0o644, 0)).await.unwrap();
+    vfs.mknod(&Caller::root(), dir, name.as_bytes(), kind, 0o644, 0).await.unwrap();
 }
 
-/// At most `count` entries from an offset on.
-async fn step(vfs: &Vfs, dir: Ino, fh: Fh, offset: u64, count: usize) -> Vec<Listed> {
+/// Lists at most `count` entries from an offset on.
+async fn step(vfs: &Vfs, dir: Ino, fh: Fh, offset: u64, count: usize) -> Vec<ListedEntry> {
     let mut left = count;
     let fits = move |_: &[u8]| {
         let fits = left > 0;
@@ -51,11 +50,11 @@ async fn step(vfs: &Vfs, dir: Ino, fh: Fh, offset: u64, count: usize) -> Vec<Lis
     vfs.list(dir, fh, offset, fits).await.unwrap()
 }
 
-fn name(listed: &Listed) -> String {
+fn name(listed: &ListedEntry) -> String {
     String::from_utf8_lossy(&listed.name).into_owned()
 }
 
-async fn every_entry_is_listed_once_however_small_the_steps(vol: Volume) {
+async fn every_entry_is_listed_once_with_any_step_size(vol: Volume) {
     let vfs = vfs(&vol, VfsOptions::default()).await;
     let (dir, names) = dir(&vfs, 25).await;
     for size in [1, 7, 100] {
@@ -74,7 +73,7 @@ async fn every_entry_is_listed_once_however_small_the_steps(vol: Volume) {
     }
 }
 
-async fn a_listing_goes_on_from_any_offset_it_has_answered(vol: Volume) {
+async fn a_listing_continues_from_any_offset_it_returned(vol: Volume) {
     let vfs = vfs(&vol, VfsOptions::default()).await;
     let (dir, _) = dir(&vfs, 12).await;
     let fh = vfs.open_dir(dir).unwrap();
@@ -87,7 +86,7 @@ async fn a_listing_goes_on_from_any_offset_it_has_answered(vol: Volume) {
     }
 }
 
-async fn rewinding_shows_what_has_come_and_gone(vol: Volume) {
+async fn rewinding_shows_entries_created_and_removed_since(vol: Volume) {
     let vfs = vfs(&vol, VfsOptions::default()).await;
     let (dir, mut names) = dir(&vfs, 3).await;
     let fh = vfs.open_dir(dir).unwrap();
@@ -101,7 +100,7 @@ async fn rewinding_shows_what_has_come_and_gone(vol: Volume) {
 }
 
 async fn the_root_shows_virtual_files_unless_they_are_hidden(vol: Volume) {
-    let names = |listed: Vec<Listed>| listed.iter().map(name).collect::<BTreeSet<_>>();
+    let names = |listed: Vec<ListedEntry>| listed.iter().map(name).collect::<BTreeSet<_>>();
     let shown = vfs(&vol, VfsOptions::default()).await;
     let fh = shown.open_dir(Ino::ROOT).unwrap();
     let want = [".", "..", ".accesslog", ".config", ".stats", ".trash"].map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Reading and writing of open files: metadata and data together, without a kernel.
+//! Reading and writing open files: metadata and data together, without a kernel.
 #![cfg(test)]
 
 #[path = "../support/mod.rs"]
@@ -8,17 +8,17 @@ mod support;
 #[path = "../support/s3.rs"]
 mod s3;
 
-mod ahead;
-mod below;
-mod bucket;
-mod changing;
-mod cut;
-mod failing;
+mod cut_store;
+mod failures;
+mod faulty_bucket;
+mod faulty_network;
+mod fixture;
 mod handles;
+mod layers;
 mod listing;
 mod memory;
 mod model;
+mod readdir_prefetch;
 mod reading;
-mod wire;
-mod world;
+mod truncate;
 mod writing;

@@ -1,4 +1,4 @@
-//! Memory: many files at once within one budget, without waiting for each other for ever.
+//! Memory: many files at once within one budget, without deadlocks.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,17 +11,17 @@ use jfs::object::{GetRequest, Object, ObjectStore};
 use jfs::{Error, Result};
 use tokio::sync::watch;
 
-use crate::bucket::Bucket;
+use crate::faulty_bucket::FaultyBucket;
+use crate::fixture::{BLOCK, Client, noise, read, within};
 use crate::support::volume::Volume;
-use crate::world::{BLOCK, Client, noise, read, within};
 
 const MIB: usize = 1 << 20;
 const FILES: usize = 64;
 const BIG_BLOCK: u32 = 4 << 20;
 
-/// A bucket that has every block: each is full of one byte, which its key says.
+/// A bucket that has every block: each is filled with one byte, derived from its key.
 #[derive(Default)]
-struct Endless {
+struct ConstantBucket {
     hangs: watch::Sender<bool>,
 }
 
@@ -30,7 +30,7 @@ fn filling(key: &str) -> u8 {
 }
 
 #[async_trait]
-impl ObjectStore for Endless {
+impl ObjectStore for ConstantBucket {
     fn place(&self) -> &'static str {
         "endless://"
     }
@@ -66,15 +66,15 @@ impl ObjectStore for Endless {
     }
 }
 
-async fn client(budget: &Arc<Budget>) -> (Volume, Client, Arc<Endless>) {
+async fn client(budget: &Arc<Budget>) -> (Volume, Client, Arc<ConstantBucket>) {
     let vol = Volume::memory().await;
-    let bucket = Arc::new(Endless::default());
+    let bucket = Arc::new(ConstantBucket::default());
     let here = Client::sized(vol.client().await, bucket.clone(), BIG_BLOCK, budget.clone());
     (vol, here, bucket)
 }
 
-/// Writes a file from its begin, as the kernel would.
-async fn fill(here: &Client, at: usize, size: usize) {
+/// Writes a file from its start, as the kernel would.
+async fn write_all(here: &Client, at: usize, size: usize) {
     let file = here.create(&format!("f{at}")).await;
     let bytes = vec![1; 256 << 10];
     for off in (0..size).step_by(bytes.len()) {
@@ -84,11 +84,11 @@ async fn fill(here: &Client, at: usize, size: usize) {
     assert_eq!(here.stored_length(file.ino()).await, size as u64);
 }
 
-/// Reads a file from its begin to its end, two requests at a time.
-async fn drink(here: &Client, ino: jfs::meta::Ino, size: usize) {
+/// Reads a file from start to end, two requests at a time.
+async fn read_all(here: &Client, ino: jfs::meta::Ino, size: usize) {
     let reader = here.open(ino).await;
     let len = 1 << 20;
-    // What was read goes at once: who holds it must not wait for more.
+    // Buffers are dropped at once: a reader must not hold some while it waits for more.
     let count =
         async |off| -> usize { reader.read(off, len).await.unwrap().iter().map(Bytes::len).sum() };
     for off in (0..size as u64).step_by(2 << 20) {
@@ -101,7 +101,7 @@ async fn drink(here: &Client, ino: jfs::meta::Ino, size: usize) {
 async fn many_writers_stay_within_the_budget() {
     let budget = Budget::new(64 * MIB);
     let (_vol, here, _) = client(&budget).await;
-    within("writing", join_all((0..FILES).map(|at| fill(&here, at, 16 * MIB)))).await;
+    within("writing", join_all((0..FILES).map(|at| write_all(&here, at, 16 * MIB)))).await;
     assert!(budget.peak() <= 64 * MIB * 8 / 10, "{} MiB", budget.peak() / MIB);
 }
 
@@ -110,7 +110,7 @@ async fn many_readers_stay_within_the_budget() {
     let budget = Budget::new(64 * MIB);
     let (_vol, here, _) = client(&budget).await;
     for at in 0..FILES {
-        within("writing", fill(&here, at, 16 * MIB)).await;
+        within("writing", write_all(&here, at, 16 * MIB)).await;
     }
     let mut inodes = Vec::new();
     for at in 0..FILES {
@@ -118,12 +118,12 @@ async fn many_readers_stay_within_the_budget() {
         let root = jfs::meta::Caller::root();
         inodes.push(here.meta.lookup(&root, jfs::meta::Ino::ROOT, &name).await.unwrap().0);
     }
-    within("reading", join_all(inodes.iter().map(|ino| drink(&here, *ino, 16 * MIB)))).await;
+    within("reading", join_all(inodes.iter().map(|ino| read_all(&here, *ino, 16 * MIB)))).await;
     assert!(budget.peak() <= 64 * MIB, "{} MiB", budget.peak() / MIB);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_and_writers_outlive_a_store_that_hangs_for_a_while() {
+async fn readers_and_writers_survive_a_store_that_hangs_for_a_while() {
     let budget = Budget::new(64 * MIB);
     let (_vol, here, bucket) = client(&budget).await;
     let file = here.create("read").await;
@@ -131,8 +131,8 @@ async fn readers_and_writers_outlive_a_store_that_hangs_for_a_while() {
     here.flush(file.ino()).await;
     bucket.hangs.send_replace(true);
     let work = async {
-        let writes = join_all((0..FILES).map(|at| fill(&here, at, 4 * MIB)));
-        let reads = join_all((0..8).map(|_| drink(&here, file.ino(), 16 * MIB)));
+        let writes = join_all((0..FILES).map(|at| write_all(&here, at, 4 * MIB)));
+        let reads = join_all((0..8).map(|_| read_all(&here, file.ino(), 16 * MIB)));
         tokio::join!(writes, reads);
     };
     let end_of_hanging = async {
@@ -144,9 +144,9 @@ async fn readers_and_writers_outlive_a_store_that_hangs_for_a_while() {
 }
 
 #[tokio::test]
-async fn a_write_larger_than_the_whole_budget_goes_through() {
+async fn a_write_larger_than_the_whole_budget_succeeds() {
     let vol = Volume::memory().await;
-    let bucket = Arc::new(Bucket::default());
+    let bucket = Arc::new(FaultyBucket::default());
     let here = Client::sized(vol.client().await, bucket, BLOCK, Budget::new(4 << 10));
     let file = here.create("f").await;
     let bytes = noise(50_000, 1);
@@ -160,9 +160,9 @@ async fn a_write_larger_than_the_whole_budget_goes_through() {
 #[tokio::test]
 async fn small_dirty_files_make_room_for_each_other() {
     let vol = Volume::memory().await;
-    let bucket = Arc::new(Bucket::default());
+    let bucket = Arc::new(FaultyBucket::default());
     let here = Client::sized(vol.client().await, bucket, BLOCK, Budget::new(64 << 10));
-    // Each holds a little and is not flushed: more than there is room for.
+    // Each holds a little and is not flushed: together more than there is memory for.
     for at in 0..500 {
         let file = here.create(&format!("f{at}")).await;
         here.write(file.ino(), 0, b"a little").await;

@@ -13,21 +13,20 @@ use nix::fcntl::FallocateFlags;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 
-use crate::below::Below;
-use crate::bucket::Bucket;
+use crate::faulty_bucket::FaultyBucket;
+use crate::fixture::{Client, noise, until, within};
+use crate::layers::Layers;
 use crate::support::data::{name, remove};
 use crate::support::volume::{Volume, setting};
-use crate::world::{Client, noise, until, within};
 
-/// The part of each file that is looked at: it lies across the end of the first chunk, and is many
-/// blocks long.
+/// The part of each file that is used: it spans the end of the first chunk, and many blocks.
 const WINDOW: u64 = 700;
 const BASE: u64 = CHUNK_SIZE - WINDOW / 2;
 const NAMES: [&str; 2] = ["a", "b"];
 /// Handles of each file.
 const HANDLES: usize = 2;
 
-/// Files and handles are numbered; places and lengths count from the window's begin.
+/// Files and handles are numbered; offsets and lengths are relative to the start of the window.
 #[derive(Debug, Clone)]
 enum Step {
     Write {
@@ -64,7 +63,7 @@ enum Step {
     Reopen {
         file: usize,
     },
-    /// The other client goes on with the file.
+    /// The other client continues with the file.
     Switch {
         file: usize,
     },
@@ -72,7 +71,7 @@ enum Step {
         file: usize,
         index: u32,
     },
-    /// From now on some requests of the bucket fail, or do not any more.
+    /// From now on some requests to the bucket fail, or no longer do.
     Break(bool),
 }
 
@@ -116,16 +115,16 @@ fn step(breaks: bool) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What is known of one file from the window's begin.
+/// The expected state of one file, from the start of the window.
 #[derive(Default)]
 struct Model {
-    /// As it reads here if nothing has failed.
+    /// The content if nothing has failed.
     bytes: Vec<u8>,
-    /// As it was when it was last known to be stored.
+    /// The content when it was last known to be stored.
     stored: Vec<u8>,
-    /// What each position may hold if something fails: all that was there or written since then.
+    /// What each byte may be if something fails: all values since then.
     may: Vec<BTreeSet<u8>>,
-    /// Lengths that it may have.
+    /// The lengths that it may have.
     lengths: BTreeSet<usize>,
 }
 
@@ -144,10 +143,10 @@ impl Model {
         self.note();
     }
 
-    /// Takes note of a state that may get stored, wholly or in parts.
+    /// Records a state that may get stored, wholly or in part.
     fn note(&mut self) {
         if self.may.len() < self.bytes.len() {
-            // What lies between two writes is zero as soon as the latter is stored.
+            // Bytes between two writes are zero as soon as the second is stored.
             self.may.resize_with(self.bytes.len(), || BTreeSet::from([0]));
         }
         for (may, byte) in self.may.iter_mut().zip(&self.bytes) {
@@ -163,7 +162,7 @@ impl Model {
         self.lengths = BTreeSet::from([self.bytes.len()]);
     }
 
-    /// Something has failed and this is what is there.
+    /// Something has failed and this is what was found.
     fn settle(&mut self, found: Vec<u8>) {
         let longest = self.lengths.last().copied().unwrap_or(0);
         let shortest = self.lengths.first().copied().unwrap_or(0);
@@ -176,24 +175,24 @@ impl Model {
     }
 }
 
-/// What lies below the content, and how it behaves.
+/// The layers below the content, and how they behave.
 #[derive(Clone, Copy)]
-struct Ground {
-    below: Below,
+struct Environment {
+    layers: Layers,
     /// Every request takes a while.
     slow: bool,
     /// Now and then the bucket fails.
     breaks: bool,
 }
 
-const FIRM: Ground = Ground { below: Below::Memory, slow: false, breaks: false };
+const FIRM: Environment = Environment { layers: Layers::Memory, slow: false, breaks: false };
 
-struct World {
-    ground: Ground,
-    bucket: Arc<Bucket>,
+struct ModelRun {
+    environment: Environment,
+    bucket: Arc<FaultyBucket>,
     clients: [Client; 2],
     inodes: [Ino; 2],
-    /// Who works on each file.
+    /// The client that works on each file.
     at: [usize; 2],
     handles: [Vec<Reader>; 2],
     models: [Model; 2],
@@ -203,12 +202,12 @@ struct World {
     has_broken: bool,
 }
 
-impl World {
-    async fn new(vol: &Volume, ground: Ground) -> Self {
-        let (bucket, below) = (Arc::new(Bucket::default()), ground.below);
-        bucket.slow.store(ground.slow, Ordering::Relaxed);
+impl ModelRun {
+    async fn new(vol: &Volume, environment: Environment) -> Self {
+        let (bucket, layers) = (Arc::new(FaultyBucket::default()), environment.layers);
+        bucket.slow.store(environment.slow, Ordering::Relaxed);
         let clients =
-            [Client::over(vol, &bucket, below).await, Client::over(vol, &bucket, below).await];
+            [Client::over(vol, &bucket, layers).await, Client::over(vol, &bucket, layers).await];
         let mut inodes = Vec::new();
         for at in NAMES {
             let meta = &clients[0].meta;
@@ -219,7 +218,7 @@ impl World {
             inodes.push(ino);
         }
         let mut world = Self {
-            ground,
+            environment,
             bucket,
             clients,
             inodes: [inodes[0], inodes[1]],
@@ -253,7 +252,7 @@ impl World {
         }
     }
 
-    /// Does something that commits all there is of some files, and settles the model with it.
+    /// Handles the outcome of an operation that commits some files, and updates the model.
     async fn settle<T>(&mut self, files: &[usize], outcome: jfs::Result<T>) -> Option<T> {
         match outcome {
             Ok(answer) => {
@@ -272,11 +271,11 @@ impl World {
         }
     }
 
-    /// After a failure: all handles are closed, and what a fresh one shows is how it is.
+    /// After a failure: closes all handles, and takes what a new one shows as the state.
     async fn recover(&mut self, file: usize) {
         self.disturb(false);
         let ino = self.inodes[file];
-        // If only another file has failed, this is stored now.
+        // If only another file has failed, this one is stored now.
         let flushed = within("flush", self.client(file).content.flush(ino)).await;
         self.close(file).await;
         self.open(file).await;
@@ -293,12 +292,12 @@ impl World {
         self.has_broken |= broken;
     }
 
-    /// What one client has only staged so far, the others have to find in the bucket.
+    /// Uploads what one client has only staged, for the others to find it in the bucket.
     async fn unstage(&mut self) {
-        if self.ground.below == Below::Writeback {
+        if self.environment.layers == Layers::Writeback {
             self.disturb(false);
             for client in &self.clients {
-                // A compaction that follows a read or a write stages what it makes.
+                // A compaction that follows a read or a write stages its result.
                 client.meta.idle().await;
                 client.unstage().await;
             }
@@ -356,7 +355,7 @@ impl World {
                 self.settle(&[file], flushed).await;
             }
             Step::Reopen { file } => {
-                // What is dirty outlives its handles; its errors do not, so they are asked for first.
+                // Dirty data outlives its handles, but its errors do not, so they are read first.
                 if self.has_broken {
                     let flushed = self.client(file).content.flush(self.inodes[file]);
                     let flushed = within("flush", flushed).await;
@@ -435,8 +434,8 @@ impl World {
         self.settle(&[from, to], copied).await;
     }
 
-    /// Everything is as it should be, for every handle and for a client that comes anew; and once
-    /// the files are gone, so is every object.
+    /// Checks that everything is as expected, for every handle and for a new client; and that no
+    /// object is left once the files are removed.
     async fn end(mut self, vol: &Volume) {
         self.disturb(false);
         for file in 0..2 {
@@ -482,30 +481,30 @@ fn size(length: u64) -> usize {
     usize::try_from(length).unwrap()
 }
 
-async fn run(vol: Volume, ground: Ground, steps: &[Step]) {
-    let mut world = World::new(&vol, ground).await;
+async fn run(vol: Volume, environment: Environment, steps: &[Step]) {
+    let mut world = ModelRun::new(&vol, environment).await;
     for step in steps {
         world.take(step).await;
     }
     world.end(&vol).await;
 }
 
-/// How much work: `JFS_MODEL_CASES` sets more for a long search.
+/// Number of cases: `JFS_MODEL_CASES` sets more for a long search.
 fn cases(usual: u32) -> u32 {
     std::env::var("JFS_MODEL_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-fn search<F>(usual: u32, ground: Ground, volume: impl Fn(Setting) -> F)
+fn search<F>(usual: u32, environment: Environment, volume: impl Fn(Setting) -> F)
 where
     F: Future<Output = Volume>,
 {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let steps = (prop::collection::vec(step(ground.breaks), 1..80), 0..2i64);
+    let steps = (prop::collection::vec(step(environment.breaks), 1..80), 0..2i64);
     let config = Config { cases: cases(usual), max_shrink_iters: 2000, ..Config::default() };
     let outcome = TestRunner::new(config).run(&steps, |(steps, trash_days)| {
         runtime.block_on(async {
-            run(volume(Setting { trash_days, ..setting() }).await, ground, &steps).await;
+            run(volume(Setting { trash_days, ..setting() }).await, environment, &steps).await;
         });
         Ok(())
     });
@@ -519,25 +518,25 @@ where
     }
 }
 
-/// Runs the search on each engine: on those behind a server or a file, with fewer cases.
+/// Runs the search on each engine: with fewer cases on those behind a server or a file.
 macro_rules! on_every_engine {
-    ($($name:ident: $usual:literal, $ground:expr;)*) => {
+    ($($name:ident: $usual:literal, $environment:expr;)*) => {
         $(mod $name {
             use super::*;
 
             #[test]
             fn in_memory() {
-                search($usual, $ground, Volume::memory_with);
+                search($usual, $environment, Volume::memory_with);
             }
 
             #[test]
             fn in_sqlite() {
-                search($usual / 6, $ground, Volume::sqlite_with);
+                search($usual / 6, $environment, Volume::sqlite_with);
             }
 
             #[test]
             fn in_redis() {
-                search($usual / 6, $ground, Volume::redis_with);
+                search($usual / 6, $environment, Volume::redis_with);
             }
         })*
     };
@@ -545,16 +544,16 @@ macro_rules! on_every_engine {
 
 on_every_engine! {
     content_is_what_was_written_last: 60, FIRM;
-    content_is_what_was_written_last_in_a_slow_bucket: 24, Ground { slow: true, ..FIRM };
+    content_is_what_was_written_last_in_a_slow_bucket: 24, Environment { slow: true, ..FIRM };
     content_is_what_was_written_last_over_a_disk_cache: 48,
-        Ground { below: Below::Cache, ..FIRM };
+        Environment { layers: Layers::Cache, ..FIRM };
     content_is_what_was_written_last_with_writeback: 36,
-        Ground { below: Below::Writeback, slow: true, ..FIRM };
-    what_a_flush_confirmed_outlives_failures_of_the_bucket: 60, Ground { breaks: true, ..FIRM };
+        Environment { layers: Layers::Writeback, slow: true, ..FIRM };
+    what_a_flush_confirmed_outlives_failures_of_the_bucket: 60, Environment { breaks: true, ..FIRM };
     what_a_flush_confirmed_outlives_failures_of_a_slow_bucket: 24,
-        Ground { breaks: true, slow: true, ..FIRM };
+        Environment { breaks: true, slow: true, ..FIRM };
     what_a_flush_confirmed_outlives_failures_below_a_disk_cache: 36,
-        Ground { breaks: true, below: Below::Cache, ..FIRM };
+        Environment { breaks: true, layers: Layers::Cache, ..FIRM };
     what_a_flush_confirmed_outlives_failures_with_writeback: 12,
-        Ground { breaks: true, below: Below::Writeback, ..FIRM };
+        Environment { breaks: true, layers: Layers::Writeback, ..FIRM };
 }

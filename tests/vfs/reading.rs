@@ -1,4 +1,4 @@
-//! Reading: what is fetched, what is not, and what happens when it is not there.
+//! Reading: what is fetched, what is not, and what happens if it is missing.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use jfs::Error;
 use jfs::meta::record::CHUNK_SIZE;
 use jfs::object::ObjectStore;
 
-use crate::bucket::Bucket;
+use crate::faulty_bucket::FaultyBucket;
+use crate::fixture::{BLOCK, Client, noise, read, until, within};
 use crate::support::data::records;
 use crate::support::volume::Volume;
-use crate::world::{BLOCK, Client, noise, read, until, within};
 
-async fn client(vol: &Volume) -> (Client, Arc<Bucket>) {
-    let bucket = Arc::new(Bucket::default());
+async fn client(vol: &Volume) -> (Client, Arc<FaultyBucket>) {
+    let bucket = Arc::new(FaultyBucket::default());
     (Client::new(vol, &bucket).await, bucket)
 }
 
@@ -47,7 +47,7 @@ async fn a_read_beside_dirty_data_stores_nothing() {
 }
 
 #[tokio::test]
-async fn a_read_of_a_later_chunk_takes_along_what_that_waits_for() {
+async fn a_read_of_a_later_chunk_commits_the_drafts_it_depends_on() {
     let vol = Volume::memory().await;
     let (here, _) = client(&vol).await;
     let file = here.create("f").await;
@@ -77,7 +77,7 @@ async fn slices_that_another_client_has_compacted_are_looked_up_again() {
 }
 
 #[tokio::test]
-async fn a_block_that_is_gone_is_named_with_its_slice_and_its_file() {
+async fn a_missing_block_is_reported_with_its_slice_and_its_file() {
     let vol = Volume::memory().await;
     let (here, bucket) = client(&vol).await;
     let file = here.create("f").await;
@@ -96,7 +96,7 @@ async fn a_block_that_is_gone_is_named_with_its_slice_and_its_file() {
 }
 
 #[tokio::test]
-async fn what_is_in_memory_is_answered_without_waiting() {
+async fn data_in_memory_is_read_without_waiting() {
     let vol = Volume::memory().await;
     let (here, bucket) = client(&vol).await;
     let file = here.create("f").await;

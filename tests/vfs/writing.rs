@@ -1,4 +1,4 @@
-//! Writing: what becomes of bytes between a write and the store.
+//! Writing: from a write to the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use jfs::meta::record::CHUNK_SIZE;
 use jfs::meta::{Ino, Timestamp};
 
-use crate::bucket::Bucket;
+use crate::faulty_bucket::FaultyBucket;
+use crate::fixture::{BLOCK, Client, noise, read, until, within};
 use crate::on_every_engine;
 use crate::support::data::records;
 use crate::support::volume::{Volume, setting};
-use crate::world::{BLOCK, Client, noise, read, until, within};
 
 on_every_engine! { super::setting();
-    what_is_written_is_read_back_whether_it_is_stored_or_not,
+    written_data_is_read_back_whether_it_is_stored_or_not,
     writes_in_sequence_become_one_slice_of_whole_blocks,
-    writes_over_each_other_show_the_last,
+    of_overlapping_writes_the_last_shows,
     a_write_over_the_end_of_a_chunk_becomes_two_slices,
     a_second_client_sees_what_was_flushed,
 }
 
-async fn client(vol: &Volume) -> (Client, Arc<Bucket>) {
-    let bucket = Arc::new(Bucket::default());
+async fn client(vol: &Volume) -> (Client, Arc<FaultyBucket>) {
+    let bucket = Arc::new(FaultyBucket::default());
     (Client::new(vol, &bucket).await, bucket)
 }
 
-async fn what_is_written_is_read_back_whether_it_is_stored_or_not(vol: Volume) {
+async fn written_data_is_read_back_whether_it_is_stored_or_not(vol: Volume) {
     let (here, _) = client(&vol).await;
     let file = here.create("f").await;
     let bytes = noise(1000, 1);
@@ -52,13 +52,13 @@ async fn writes_in_sequence_become_one_slice_of_whole_blocks(vol: Volume) {
     assert_eq!(read(&file, 0, 1000).await, bytes);
 }
 
-async fn writes_over_each_other_show_the_last(vol: Volume) {
+async fn of_overlapping_writes_the_last_shows(vol: Volume) {
     let (here, _) = client(&vol).await;
     let file = here.create("f").await;
     here.write(file.ino(), 0, &[b'a'; 50]).await;
     here.write(file.ino(), 10, &[b'b'; 20]).await;
     here.write(file.ino(), 200, &[b'c'; 50]).await;
-    // Behind the first one, and over the newer one: it must not go into the older slice.
+    // After the first one, and over the newer one: it must not join the older slice.
     here.write(file.ino(), 50, &[b'd'; 180]).await;
     here.write(file.ino(), 40, &[b'e'; 5]).await;
     here.flush(file.ino()).await;
@@ -93,7 +93,7 @@ async fn a_second_client_sees_what_was_flushed(vol: Volume) {
 }
 
 #[tokio::test]
-async fn a_full_block_is_uploaded_before_anybody_flushes() {
+async fn a_full_block_is_uploaded_before_a_flush() {
     let vol = Volume::memory().await;
     let (here, bucket) = client(&vol).await;
     let file = here.create("f").await;
@@ -104,7 +104,7 @@ async fn a_full_block_is_uploaded_before_anybody_flushes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_idle_for_a_second_is_committed_without_a_flush() {
+async fn idle_data_is_committed_after_a_second_without_a_flush() {
     let vol = Volume::memory().await;
     let (here, _) = client(&vol).await;
     let file = here.create("f").await;
@@ -116,7 +116,7 @@ async fn what_is_idle_for_a_second_is_committed_without_a_flush() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_written_to_all_the_time_is_committed_after_five_seconds() {
+async fn constantly_written_data_is_committed_after_five_seconds() {
     let vol = Volume::memory().await;
     let (here, _) = client(&vol).await;
     let file = here.create("f").await;
@@ -130,7 +130,7 @@ async fn what_is_written_to_all_the_time_is_committed_after_five_seconds() {
 }
 
 #[tokio::test]
-async fn the_file_never_ends_behind_what_is_not_stored() {
+async fn the_file_never_ends_after_data_that_is_not_stored() {
     let vol = Volume::memory().await;
     let (here, bucket) = client(&vol).await;
     let file = here.create("f").await;
@@ -167,7 +167,7 @@ async fn the_mtime_is_that_of_the_last_write() {
 }
 
 #[tokio::test]
-async fn thousands_of_places_do_not_fill_a_file_with_drafts() {
+async fn random_writes_do_not_create_too_many_drafts() {
     let vol = Volume::memory().await;
     let (here, _) = client(&vol).await;
     let file = here.create("f").await;
@@ -181,7 +181,7 @@ async fn thousands_of_places_do_not_fill_a_file_with_drafts() {
 }
 
 #[tokio::test]
-async fn closing_stores_what_every_file_has() {
+async fn closing_stores_the_data_of_every_file() {
     let vol = Volume::memory().await;
     let (here, _) = client(&vol).await;
     let mut inodes: Vec<Ino> = Vec::new();
@@ -198,7 +198,7 @@ async fn closing_stores_what_every_file_has() {
 }
 
 #[tokio::test]
-async fn a_write_that_need_not_wait_is_taken_at_once() {
+async fn a_write_that_fits_into_memory_does_not_wait() {
     let vol = Volume::memory().await;
     let (here, _) = client(&vol).await;
     let file = here.create("f").await;

@@ -38,7 +38,7 @@ struct ServedMount {
 /// Why a mount ends.
 enum EndReason {
     Signal(&'static str),
-    Ended(End),
+    Ended(SessionEnd),
     Lost(crate::Error),
     /// The program that requested the mount did not wait for it.
     Abandoned,

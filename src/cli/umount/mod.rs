@@ -13,7 +13,7 @@ use tracing::info;
 
 use super::exit::Exit;
 use super::progress::Progress;
-use crate::fuse::{self, Mounted, Unmount};
+use crate::fuse::{self, MountEntry, Unmount};
 use crate::options::sizes::Bytes;
 use mount_process::MountProcess;
 use mount_users::mount_users;

@@ -1,5 +1,5 @@
-//! Mounting by the distribution's setuid program, for who is not root. It opens the device, mounts,
-//! and passes the descriptor back over a socket.
+//! Mounting by the distribution's setuid program, for users other than root. It opens the device,
+//! mounts, and passes the descriptor back over a socket.
 
 use std::ffi::OsString;
 use std::io::IoSliceMut;
@@ -11,11 +11,11 @@ use std::process::{Command, Output, Stdio};
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
-use super::{MountOptions, SUBTYPE, Unmount, fault, joined, kernel_options};
+use super::{MountOptions, SUBTYPE, Unmount, errors, joined, kernel_options};
 use crate::error::{Error, Result};
 
 const PROGRAM: &str = "fusermount3";
-/// Names the descriptor of the socket to the program.
+/// The variable that passes the descriptor of the socket to the program.
 const SOCKET: &str = "_FUSE_COMMFD";
 
 pub fn mount(point: &Path, options: &MountOptions) -> Result<OwnedFd> {
@@ -40,7 +40,7 @@ pub fn mount(point: &Path, options: &MountOptions) -> Result<OwnedFd> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| fault::no_program(PROGRAM, &error))?;
+        .map_err(|error| errors::no_program(PROGRAM, &error))?;
     let received = receive(&ours);
     let output = program.wait_with_output().map_err(|error| failed(point, &error))?;
     match received {
@@ -57,11 +57,11 @@ pub fn unmount(point: &Path, how: Unmount) -> Result<()> {
         command.arg("-z");
     }
     let output = command.arg("--").arg(point).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| fault::no_program(PROGRAM, &error))?;
+    let output = output.map_err(|error| errors::no_program(PROGRAM, &error))?;
     if output.status.success() { Ok(()) } else { Err(failed(point, &said(&output))) }
 }
 
-/// The descriptor that the program sends; nothing if it ends without.
+/// Receives the descriptor from the program; `None` if it exits without sending one.
 fn receive(socket: &UnixStream) -> nix::Result<Option<OwnedFd>> {
     let mut byte = [0];
     let mut slices = [IoSliceMut::new(&mut byte)];
@@ -85,11 +85,11 @@ fn receive(socket: &UnixStream) -> nix::Result<Option<OwnedFd>> {
 
 #[allow(unsafe_code, reason = "a descriptor that arrives in a message has no owner yet")]
 fn own(descriptor: RawFd) -> OwnedFd {
-    // SAFETY: the kernel has just made this descriptor for us; nobody else knows of it.
+    // SAFETY: the kernel has just created this descriptor for this process; nothing else uses it.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
-/// A comma separates options unless it is escaped.
+/// Escapes commas, which separate options.
 fn escape(value: &str) -> String {
     value.replace('\\', "\\\\").replace(',', "\\,")
 }

@@ -1,12 +1,12 @@
-//! Mounts: making one, finding it again in the kernel's table, taking it down.
+//! Mounting, unmounting, and finding mounts in the kernel's table.
 //!
-//! Never looks at a path through a mount of our own: a process that waits for itself waits for
-//! ever. What is mounted where is read from the kernel's table.
+//! Never inspects a path through a mount of our own: a process that waits for itself waits forever.
+//! What is mounted where is read from the kernel's table.
 
-mod by_hand;
-mod fault;
+mod direct;
+mod errors;
 mod fusermount;
-mod table;
+mod mount_table;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -18,7 +18,7 @@ use nix::mount::MntFlags;
 use tracing::warn;
 
 use crate::error::{Error, Result};
-pub use table::{Mounted, mounted_at, mounts_below, stacked_at};
+pub use mount_table::{MountEntry, mounted_at, mounts_below, stacked_at};
 
 /// The type that `mount` and `df` show.
 const SUBTYPE: &str = "juicefs";
@@ -30,14 +30,14 @@ pub struct MountOptions {
     pub read_only: bool,
     /// The kernel checks permissions by mode and owner.
     pub default_permissions: bool,
-    /// Others than the one who mounts may use it; root may always allow that.
+    /// Users other than the one who mounts may use it; root may always allow that.
     pub allow_other: bool,
-    /// Bytes in one read, at most.
+    /// The most bytes in one read.
     pub max_read: u32,
     /// Options for the kernel as the user gave them, such as `noatime` and `context=...`.
     pub more: Vec<String>,
-    /// `None` to mount by mount(2) as root and by fusermount3 otherwise.
-    pub way: Option<Way>,
+    /// `None`: mount(2) as root, fusermount3 otherwise.
+    pub method: Option<MountMethod>,
     /// Mount even over another FUSE mount.
     pub on_top: bool,
 }
@@ -51,75 +51,79 @@ impl MountOptions {
             allow_other: nix::unistd::geteuid().is_root(),
             max_read: 128 << 10,
             more: Vec::new(),
-            way: None,
+            method: None,
             on_top: false,
         }
     }
 }
 
-/// Who asks the kernel to mount.
+/// How the kernel is asked to mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum MountMethod {
     /// This process, by mount(2).
     Direct,
     /// The setuid program of the distribution.
     Fusermount,
 }
 
-/// How a mount is taken down.
+/// How to unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unmount {
     /// Fails if it is in use.
     Plain,
-    /// Out of sight at once, gone when the last user has left.
+    /// Detached at once, gone when the last user has closed its files.
     Lazy,
-    /// Cuts the connection: whoever waits gets an error.
+    /// Aborts the connection: waiting processes get an error.
     Force,
 }
 
-/// A mount of ours; unmounted lazily when dropped.
+/// A mount of this process. Dropping it unmounts it lazily.
 #[derive(Debug)]
 pub struct Mount {
     point: PathBuf,
-    way: Way,
-    /// How the kernel's table names it, if it could be found there.
+    method: MountMethod,
+    /// The id in the kernel's table, if it could be found there.
     id: Option<u64>,
-    /// Nothing is to be done when dropped.
+    /// Dropping must not unmount.
     over: bool,
 }
 
 impl Mount {
-    /// Mounts; the descriptor is for a [`Session`](super::Session), which must start at once: until
-    /// then, whoever looks at the mount waits.
+    /// Mounts. Start a [`Session`](super::Session) with the descriptor at once: until then, every
+    /// process that accesses the mount waits.
     pub fn new(point: &Path, options: &MountOptions) -> Result<(Self, OwnedFd)> {
         let point = mount_point(point, options.on_top)?;
         let root = nix::unistd::geteuid().is_root();
-        let way = options.way.unwrap_or(if root { Way::Direct } else { Way::Fusermount });
-        let device = match way {
-            Way::Direct => by_hand::mount(&point, options)?,
-            Way::Fusermount => fusermount::mount(&point, options)?,
+        let method = options.method.unwrap_or(if root {
+            MountMethod::Direct
+        } else {
+            MountMethod::Fusermount
+        });
+        let device = match method {
+            MountMethod::Direct => direct::mount(&point, options)?,
+            MountMethod::Fusermount => fusermount::mount(&point, options)?,
         };
         let id = mounted_at(&point).map(|mounted| mounted.id);
-        Ok((Self { point, way, id, over: false }, device))
+        Ok((Self { point, method, id, over: false }, device))
     }
 
-    /// A mount that another process made and whose descriptor was handed over.
-    pub fn adopt(point: &Path, way: Way) -> Self {
+    /// Takes over a mount that another process created and whose descriptor was handed over.
+    pub fn adopt(point: &Path, method: MountMethod) -> Self {
         let id = mounted_at(point).map(|mounted| mounted.id);
-        Self { point: point.to_owned(), way, id, over: false }
+        Self { point: point.to_owned(), method, id, over: false }
     }
 
     pub fn point(&self) -> &Path {
         &self.point
     }
 
-    /// Whether it is still there, and nothing is mounted over it.
+    /// Whether it still exists, and nothing is mounted over it.
     pub fn is_on_top(&self) -> bool {
         mounted_at(&self.point).is_some_and(|mounted| Some(mounted.id) == self.id)
     }
 
-    /// How far ahead the kernel reads, in bytes: by itself it never goes past 128 KiB, whatever was
-    /// agreed on. Needs root.
+    /// Sets the kernel's readahead in bytes: by default it never exceeds 128 KiB, whatever was
+    /// negotiated. Needs root.
     pub fn read_ahead(&self, bytes: u32) -> Result<()> {
         let mounted = mounted_at(&self.point).ok_or(Error::NotFound)?;
         let setting = format!("/sys/class/bdi/{}/read_ahead_kb", mounted.device);
@@ -127,18 +131,18 @@ impl Mount {
             .map_err(|error| Error::Unreachable { place: setting, cause: error.to_string() })
     }
 
-    /// Takes the mount down. One that is gone already is fine.
+    /// Unmounts. A mount that is gone already is fine.
     pub fn unmount(&mut self, how: Unmount) -> Result<()> {
         if !self.is_on_top() {
             self.over = mounted_at(&self.point).is_none();
             return Ok(());
         }
-        unmount_by(self.way, &self.point, how)?;
+        unmount_by(self.method, &self.point, how)?;
         self.over = true;
         Ok(())
     }
 
-    /// Leaves the mount as it is, for another process to go on with.
+    /// Leaves the mount in place, for another process to continue with.
     pub fn leave(mut self) {
         self.over = true;
     }
@@ -155,46 +159,46 @@ impl Drop for Mount {
     }
 }
 
-/// Takes down whatever FUSE mount is on top there.
+/// Unmounts the topmost FUSE mount at a path.
 pub fn unmount(point: &Path, how: Unmount) -> Result<()> {
     let root = nix::unistd::geteuid().is_root();
-    unmount_by(if root { Way::Direct } else { Way::Fusermount }, point, how)
+    unmount_by(if root { MountMethod::Direct } else { MountMethod::Fusermount }, point, how)
 }
 
-fn unmount_by(way: Way, point: &Path, how: Unmount) -> Result<()> {
-    if way == Way::Fusermount && !nix::unistd::geteuid().is_root() {
+fn unmount_by(method: MountMethod, point: &Path, how: Unmount) -> Result<()> {
+    if method == MountMethod::Fusermount && !nix::unistd::geteuid().is_root() {
         return fusermount::unmount(point, how);
     }
     let detach = |flags| nix::mount::umount2(point, flags | MntFlags::UMOUNT_NOFOLLOW);
     let done = match how {
         Unmount::Plain => detach(MntFlags::empty()),
         Unmount::Lazy => detach(MntFlags::MNT_DETACH),
-        // The first cuts the connection even if it cannot unmount what is in use.
+        // The first call aborts the connection even if it cannot unmount because of users.
         Unmount::Force => match detach(MntFlags::MNT_FORCE) {
             Err(Errno::EBUSY) => detach(MntFlags::MNT_DETACH),
             done => done,
         },
     };
     match done {
-        // Not a mount: somebody else was faster.
+        // No longer a mount.
         Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => Ok(()),
-        Err(errno) => Err(fault::unmount(point, errno)),
+        Err(errno) => Err(errors::unmount(point, errno)),
     }
 }
 
-/// The place as the kernel will list it, if something can be mounted there.
+/// Returns the mount point as the kernel will list it, if a mount is possible there.
 fn mount_point(point: &Path, on_top: bool) -> Result<PathBuf> {
     let place = match (point.parent(), point.file_name()) {
-        // The last part may be a dead mount, which cannot even be looked at.
+        // The last component may be a dead mount, which cannot even be inspected.
         (Some(parent), Some(name)) => resolve(or_here(parent))?.join(name),
         _ => resolve(point)?,
     };
     if let Some(there) = mounted_at(&place).filter(|there| there.is_fuse() && !on_top) {
-        return Err(fault::occupied(&place, &there));
+        return Err(errors::occupied(&place, &there));
     }
     let place = if place.is_symlink() { resolve(&place)? } else { place };
-    let found = fs::metadata(&place).map_err(|error| fault::point(&place, &error))?;
-    if found.is_dir() { Ok(place) } else { Err(fault::not_a_directory(&place)) }
+    let found = fs::metadata(&place).map_err(|error| errors::point(&place, &error))?;
+    if found.is_dir() { Ok(place) } else { Err(errors::not_a_directory(&place)) }
 }
 
 fn or_here(parent: &Path) -> &Path {
@@ -202,10 +206,10 @@ fn or_here(parent: &Path) -> &Path {
 }
 
 fn resolve(path: &Path) -> Result<PathBuf> {
-    fs::canonicalize(path).map_err(|error| fault::point(path, &error))
+    fs::canonicalize(path).map_err(|error| errors::point(path, &error))
 }
 
-/// The options that both ways share, without those about the descriptor.
+/// Returns the options that both methods share, without those about the descriptor.
 fn kernel_options(options: &MountOptions) -> Vec<OsString> {
     let mut list = Vec::new();
     if options.default_permissions {

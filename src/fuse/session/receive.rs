@@ -1,9 +1,9 @@
-//! Receiving: one task that takes what the kernel asks and has it answered.
+//! Receiving: one task that reads requests and dispatches them.
 //!
-//! It runs on the threads of the runtime, where the answers of the stores arrive as well: a request
-//! that is alone is received, carried out and answered on one thread, without waking another. While
-//! there is more to receive, large reads and writes go to tasks of their own, so that copying
-//! their data holds up nobody.
+//! It runs on the threads of the runtime, where the replies of the stores arrive as well: a single
+//! request is received, processed and replied to on one thread, without waking another. While more
+//! requests are waiting, large reads and writes go to their own tasks, so that copying their data
+//! delays no other request.
 
 use std::any::Any;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -18,31 +18,31 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use super::End;
-use crate::fuse::buffer::{Buffer, Pool};
-use crate::fuse::device::Closed;
-use crate::fuse::dispatch::{dispatch, is_bulk};
+use super::SessionEnd;
+use super::connection::Connection;
+use super::device::Closed;
+use super::dispatch::{dispatch, is_bulk};
+use super::receive_buffer::{BufferPool, ReceiveBuffer};
 use crate::fuse::file_system::FileSystem;
-use crate::fuse::link::Link;
 
-/// A request, or the end of the mount, which the kernel shows as an error of the device.
-const NEWS: Interest = Interest::READABLE.add(Interest::ERROR);
+/// A request, or the end of the mount, which the kernel reports as an error of the device.
+const EVENTS: Interest = Interest::READABLE.add(Interest::ERROR);
 
-/// Requests received in a row before other tasks of the thread have their turn.
+/// Requests received in a row before other tasks of the thread run.
 const IN_A_ROW: usize = 32;
 
-/// What receiving needs.
+/// The state of the receiving task.
 pub struct Receiver<F> {
     pub file_system: Arc<F>,
-    pub link: Arc<Link>,
+    pub connection: Arc<Connection>,
     pub agreed: InitFlags,
-    pub pool: Arc<Pool>,
+    pub pool: Arc<BufferPool>,
     pub stopping: CancellationToken,
-    pub ended: watch::Sender<Option<End>>,
+    pub ended: watch::Sender<Option<SessionEnd>>,
 }
 
-/// The descriptor, as the runtime waits for it.
-struct Readable(Arc<Link>);
+/// The descriptor, for the runtime to poll.
+struct Readable(Arc<Connection>);
 
 impl AsRawFd for Readable {
     fn as_raw_fd(&self) -> RawFd {
@@ -50,62 +50,62 @@ impl AsRawFd for Readable {
     }
 }
 
-/// Has the runtime watch the descriptor.
-#[allow(unsafe_code, reason = "a descriptor that others use as well is watched by no safe call")]
-fn watch(link: &Arc<Link>) -> Result<AsyncFd<Readable>, Errno> {
-    let source = Readable(Arc::clone(link));
-    // SAFETY: the link owns the descriptor, never exchanges it, and lives at least as long as
-    // what watches it, which holds it.
-    let watched = unsafe { AsyncFd::register_with_interest(source, NEWS) };
+/// Registers the descriptor with the runtime.
+#[allow(unsafe_code, reason = "there is no safe call to poll a descriptor that others use as well")]
+fn watch(connection: &Arc<Connection>) -> Result<AsyncFd<Readable>, Errno> {
+    let source = Readable(Arc::clone(connection));
+    // SAFETY: the connection owns the descriptor, never replaces it, and lives at least as long as the
+    // registration, which holds it.
+    let watched = unsafe { AsyncFd::register_with_interest(source, EVENTS) };
     watched.map_err(|error| {
         let (_, cause) = error.into_parts();
         Errno::from_raw(cause.raw_os_error().unwrap_or_default())
     })
 }
 
-/// A message, and how long it is.
+/// A received message.
 struct Message {
-    buffer: Buffer,
+    buffer: ReceiveBuffer,
     length: usize,
 }
 
 impl<F: FileSystem> Receiver<F> {
-    /// Receives until the mount is gone or the session is told to stop. Must run in the runtime.
+    /// Receives until the mount is gone or the session is stopped. Must run in the runtime.
     pub async fn run(self: Arc<Self>) {
-        // Between two waits nothing is left half done, so it can be stopped at any of them.
+        // It can be cancelled at any await: nothing is half done there.
         let end = match self.stopping.run_until_cancelled(self.receive()).await {
-            None => End::Stopped,
-            Some(Closed::Unmounted) => End::Unmounted,
-            Some(Closed::Aborted) => End::Aborted,
+            None => SessionEnd::Stopped,
+            Some(Closed::Unmounted) => SessionEnd::Unmounted,
+            Some(Closed::Aborted) => SessionEnd::Aborted,
             Some(Closed::Failed(errno)) => {
                 error!(%errno, "cannot receive from /dev/fuse");
-                End::Failed(errno)
+                SessionEnd::Failed(errno)
             }
         };
-        if end != End::Stopped {
-            info!(?end, "FUSE session is over");
+        if end != SessionEnd::Stopped {
+            info!(?end, "FUSE session ended");
             guard(|| self.file_system.destroy());
         }
         self.ended.send_replace(Some(end));
     }
 
     async fn receive(self: &Arc<Self>) -> Closed {
-        let source = match watch(&self.link) {
+        let source = match watch(&self.connection) {
             Ok(source) => source,
             Err(errno) => return Closed::Failed(errno),
         };
         let mut buffer = self.pool.take();
         loop {
-            self.link.load.room().await;
-            // It fails when the runtime is shutting down.
-            let Ok(mut ready) = source.ready(NEWS).await else {
+            self.connection.in_flight.wait_for_memory().await;
+            // Fails when the runtime is shutting down.
+            let Ok(mut ready) = source.ready(EVENTS).await else {
                 return Closed::Failed(Errno::ESHUTDOWN);
             };
             for _ in 0..IN_A_ROW {
-                match self.link.device.receive_now(buffer.space()) {
+                match self.connection.device.receive_now(buffer.space()) {
                     Ok(Some(length)) => {
                         buffer = self.serve(Message { buffer, length });
-                        if !self.link.load.has_room() {
+                        if !self.connection.in_flight.has_memory() {
                             break;
                         }
                     }
@@ -121,31 +121,34 @@ impl<F: FileSystem> Receiver<F> {
         }
     }
 
-    /// Has a message answered; yields a buffer for the next one.
-    fn serve(self: &Arc<Self>, mut message: Message) -> Buffer {
-        if is_bulk(message.buffer.message(message.length)) && self.link.device.has_more() {
+    /// Handles a message. Returns a buffer for the next one.
+    fn serve(self: &Arc<Self>, mut message: Message) -> ReceiveBuffer {
+        if is_bulk(message.buffer.message(message.length)) && self.connection.device.has_more() {
             let Message { buffer, length } = message;
             let (buffer, next) = self.pool.hand_over(buffer, length);
             let mut message = Message { buffer, length };
-            let burden = self.link.load.add(length);
+            let guard = self.connection.in_flight.add(length);
             let receiver = Arc::clone(self);
-            // The tracker of the session: it waits for what it was handed.
-            self.link.work.spawn(async move {
-                receiver.answer(&mut message);
+            // Tracked by the session, which waits for it.
+            self.connection.work.spawn(async move {
+                receiver.handle(&mut message);
                 receiver.pool.put_back(message.buffer);
-                drop(burden);
+                drop(guard);
             });
             return next;
         }
-        self.answer(&mut message);
+        self.handle(&mut message);
         message.buffer
     }
 
-    /// A handler that panics costs its caller an EIO, by the reply that it drops, and nobody else
-    /// anything.
-    fn answer(&self, message: &mut Message) {
-        let place = (&mut message.buffer, &self.pool);
-        guard(|| dispatch(&*self.file_system, &self.link, self.agreed, place, message.length));
+    /// A handler that panics costs its caller an EIO, by the reply that it drops, and affects nobody
+    /// else.
+    fn handle(&self, message: &mut Message) {
+        let Message { buffer, length } = message;
+        guard(|| {
+            let (fs, connection) = (&*self.file_system, &self.connection);
+            dispatch(fs, connection, self.agreed, buffer, &self.pool, *length);
+        });
     }
 }
 

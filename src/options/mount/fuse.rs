@@ -113,7 +113,7 @@ impl FuseArgs {
             writeback_cache: self.options.writeback_cache,
             async_dio: self.options.async_dio,
             posix_acl: setting.enable_acl,
-            ..Wishes::default()
+            ..InitOptions::default()
         }
     }
 
@@ -128,7 +128,7 @@ impl FuseArgs {
             allow_other: defaults.allow_other || self.options.allow_other,
             max_read: self.options.max_read.map_or(io, |given| given.min(io)),
             more: self.options.more.clone(),
-            way: None,
+            method: None,
             on_top,
         }
     }

@@ -1,0 +1,44 @@
+//! The connection to the kernel, shared by receiving, replies and notifications of a session.
+
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
+
+use super::SessionOptions;
+use super::device::Device;
+use super::in_flight::InFlight;
+use super::interrupt::Interrupts;
+use crate::fuse::protocol::message_head::MessageHead;
+
+pub struct Connection {
+    pub device: Device,
+    pub interrupts: Interrupts,
+    pub in_flight: Arc<InFlight>,
+    pub runtime: Handle,
+    /// Requests without a reply, and tasks that continue without their caller.
+    pub work: TaskTracker,
+}
+
+impl Connection {
+    /// Tasks run on `runtime`.
+    pub fn new(device: OwnedFd, options: &SessionOptions, runtime: Handle) -> Arc<Self> {
+        Arc::new(Self {
+            device: Device::new(device),
+            interrupts: Interrupts::default(),
+            in_flight: InFlight::of(&options.memory),
+            runtime,
+            work: TaskTracker::new(),
+        })
+    }
+
+    /// Sends an error outside of any [`Reply`](super::Reply).
+    pub fn refuse(&self, unique: u64, errno: Errno) {
+        let mut head = MessageHead::new();
+        // Nothing can be done if this fails: the request is gone.
+        let _ = self.device.send(&[IoSlice::new(head.seal(0, -(errno as i32), unique))]);
+    }
+}

@@ -1,0 +1,224 @@
+//! Opening, flushing and closing files and directories, and rebuilding handles that another process
+//! opened.
+
+use std::sync::Arc;
+
+use nix::fcntl::OFlag;
+use uuid::Uuid;
+
+use super::{Fh, FileHandle, Handle, HandleMemory};
+use crate::error::{Error, Result};
+use crate::meta::record::Attr;
+use crate::meta::{Caller, Ino, Name};
+use crate::vfs::dir::Dir;
+use crate::vfs::locks::PendingUnlock;
+use crate::vfs::{Node, Vfs};
+
+/// A file or directory that was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenedNode {
+    pub fh: Fh,
+    /// The kernel's cached pages of the file are still valid.
+    pub keep_cache: bool,
+    /// A virtual file: the kernel must not cache it.
+    pub direct: bool,
+    /// The kernel may hold outdated attributes.
+    pub stale_attr: bool,
+}
+
+/// What is left to do after the last descriptor of a handle was closed.
+#[must_use]
+#[derive(Debug, Default)]
+pub struct Closing {
+    /// The flock(2) owner whose lock must be released.
+    pub flock: Option<u64>,
+    /// Owners of ranges that were locked through the handle.
+    pub lockers: Vec<u64>,
+    /// The file has no names left, so it is deleted with the handle.
+    pub removed: bool,
+    /// Dropped once the locks are released, for callers that wait for them.
+    unlock: Option<PendingUnlock>,
+}
+
+impl Closing {
+    /// Whether nothing is left to be done.
+    pub fn is_done(&self) -> bool {
+        self.flock.is_none() && self.lockers.is_empty() && !self.removed
+    }
+}
+
+impl Vfs {
+    pub async fn open(&self, caller: &Caller, ino: Ino, flags: OFlag) -> Result<OpenedNode> {
+        let memory = self.handles.reserve()?;
+        if self.virtual_files.attr(ino).is_some() {
+            let opened = self.virtual_files.open(caller, ino, flags)?;
+            let fh = self.handles.add(Handle::VirtualFile(ino, opened), memory);
+            return Ok(OpenedNode { fh, keep_cache: false, direct: true, stale_attr: false });
+        }
+        let (opened, reader) = self.content.open(caller, ino, flags).await?;
+        let fh = self.handles.add(Handle::File(FileHandle::new(reader, false)), memory);
+        let stale_attr = self.kernel_view.differs(ino, &opened.attr);
+        Ok(OpenedNode { fh, keep_cache: opened.keep_cache, direct: false, stale_attr })
+    }
+
+    /// Creates a file and opens it. An existing file is opened unless `exclusive`.
+    pub async fn create(
+        &self,
+        caller: &Caller,
+        dir: Ino,
+        name: &[u8],
+        mode: u16,
+        umask: u16,
+        exclusive: bool,
+    ) -> Result<(Node, OpenedNode)> {
+        let name = self.name_to_create(dir, name)?;
+        let memory = self.handles.reserve()?;
+        let umask = self.umask(umask);
+        let made = self.meta.create(caller, dir, &name, mode, umask, exclusive).await?;
+        Ok(self.opened_new(made, memory))
+    }
+
+    /// Creates and opens a file without a name. For a moment it has one.
+    pub async fn tmpfile(
+        &self,
+        caller: &Caller,
+        dir: Ino,
+        mode: u16,
+        umask: u16,
+    ) -> Result<(Node, OpenedNode)> {
+        let memory = self.handles.reserve()?;
+        let name = Name::new(format!("tmpfile_{}", Uuid::new_v4()))?;
+        let umask = self.umask(umask);
+        let made = self.meta.create(caller, dir, &name, mode, umask, true).await?;
+        let (mut node, opened) = self.opened_new(made, memory);
+        if let Err(error) = self.meta.unlink_with(&Caller::root(), dir, &name, true).await {
+            self.abandon(opened.fh, node.ino).await;
+            return Err(error);
+        }
+        node.attr.nlink = 0;
+        Ok((node, opened))
+    }
+
+    fn opened_new(&self, (ino, attr): (Ino, Attr), memory: HandleMemory) -> (Node, OpenedNode) {
+        let reader = self.content.reader(ino, &attr);
+        let fh = self.handles.add(Handle::File(FileHandle::new(reader, false)), memory);
+        let opened = OpenedNode { fh, keep_cache: true, direct: false, stale_attr: false };
+        (Node { ino, attr }, opened)
+    }
+
+    /// Opens a directory. Its listing starts with the first read.
+    pub fn open_dir(&self, ino: Ino) -> Result<Fh> {
+        let memory = self.handles.reserve()?;
+        Ok(self.handles.add(Handle::Dir(Dir::new(ino)), memory))
+    }
+
+    pub fn close_dir(&self, ino: Ino, fh: Fh) {
+        drop(self.handles.remove(fh, ino));
+    }
+
+    /// Handles the close of one descriptor of a file: stores what was written and releases the ranges
+    /// that `owner` has locked.
+    pub async fn flush(&self, ino: Ino, fh: Fh, owner: u64) -> Result<()> {
+        match self.handles.find(fh, ino).as_deref() {
+            Some(Handle::VirtualFile(_, opened)) => {
+                opened.flush();
+                return Ok(());
+            }
+            Some(Handle::File(file)) if !file.rebuilt && !self.is_locker(ino, owner) => {
+                return self.content.flush(ino).await;
+            }
+            // The owner may have locked something through another process that held this handle.
+            _ => {}
+        }
+        let flushed = self.content.flush(ino).await;
+        let unlocked = self.unlock_ranges(ino, owner).await;
+        flushed.and(unlocked)
+    }
+
+    /// Like [`Vfs::flush`], if there is nothing to wait for.
+    pub fn flush_now(&self, ino: Ino, fh: Fh, owner: u64) -> Option<Result<()>> {
+        match &*self.handles.find(fh, ino)? {
+            Handle::File(file) if !file.rebuilt && !self.is_locker(ino, owner) => {
+                self.content.flush_now(ino)
+            }
+            _ => None,
+        }
+    }
+
+    pub async fn fsync(&self, ino: Ino) -> Result<()> {
+        self.content.flush(ino).await
+    }
+
+    /// Removes a handle. Pass the result to [`Vfs::finish`] if anything is left to do.
+    pub fn release(&self, ino: Ino, fh: Fh, flock: Option<u64>) -> Closing {
+        let mut closing = self.closing(ino, fh, flock);
+        if closing.flock.is_some() || !closing.lockers.is_empty() {
+            closing.unlock = Some(self.pending_unlocks.begin(ino));
+        }
+        closing
+    }
+
+    fn closing(&self, ino: Ino, fh: Fh, flock: Option<u64>) -> Closing {
+        let Some(handle) = self.handles.remove(fh, ino) else {
+            // The handle of another process: nothing is open here, but the session holds its lock.
+            return Closing { flock, ..Closing::default() };
+        };
+        let Handle::File(file) = &*handle else { return Closing::default() };
+        let mut lockers: Vec<u64> = file.lockers().iter().copied().collect();
+        lockers.retain(|owner| self.is_locker(ino, *owner));
+        Closing { flock, lockers, removed: self.meta.release_handle(ino), unlock: None }
+    }
+
+    /// Does what a released handle has left to do.
+    pub async fn finish(&self, ino: Ino, closing: Closing) -> Result<()> {
+        let mut done = Ok(());
+        if let Some(owner) = closing.flock {
+            done = self.unlock_all(ino, owner).await;
+        }
+        for owner in closing.lockers {
+            done = done.and(self.unlock_ranges(ino, owner).await);
+        }
+        drop(closing.unlock);
+        if closing.removed {
+            done = done.and(self.meta.drop_removed(ino).await);
+        }
+        done
+    }
+
+    /// Closes a handle that the kernel was never given.
+    pub async fn abandon(&self, fh: Fh, ino: Ino) {
+        let closing = self.release(ino, fh, None);
+        if let Err(error) = self.finish(ino, closing).await {
+            tracing::warn!(%ino, %error, "cannot close a file whose caller is gone");
+        }
+    }
+
+    /// Returns the open file with this number. Opens it again if another process had opened it.
+    pub(in crate::vfs) async fn file(&self, ino: Ino, fh: Fh, flags: OFlag) -> Result<Arc<Handle>> {
+        match self.handles.find(fh, ino) {
+            Some(handle) => Ok(handle),
+            None => self.rebuild(ino, fh, flags).await,
+        }
+    }
+
+    async fn rebuild(&self, ino: Ino, fh: Fh, flags: OFlag) -> Result<Arc<Handle>> {
+        if self.virtual_files.attr(ino).is_some() {
+            let opened = self.virtual_files.reopen(ino, flags)?;
+            return Ok(self.handles.rebuild(fh, Handle::VirtualFile(ino, opened)));
+        }
+        // It was opened before, so permissions have been checked.
+        let flags = flags & (OFlag::O_ACCMODE | OFlag::O_APPEND);
+        let (_, reader) = self.content.open(&Caller::root(), ino, flags).await?;
+        let handle = self.handles.rebuild(fh, Handle::File(FileHandle::new(reader, true)));
+        if !matches!(&*handle, Handle::File(file) if file.rebuilt) {
+            return Err(Error::BadHandle);
+        }
+        Ok(handle)
+    }
+
+    /// Returns the open directory with this number.
+    pub(in crate::vfs) fn dir(&self, ino: Ino, fh: Fh) -> Arc<Handle> {
+        let known = self.handles.find(fh, ino);
+        known.unwrap_or_else(|| self.handles.rebuild(fh, Handle::Dir(Dir::new(ino))))
+    }
+}
