@@ -29,8 +29,8 @@
 //! - `descriptors`: limits on file descriptors
 //! - `crc32c`: the checksum of objects and cached blocks
 
-pub mod buffer_pool;
 pub mod access;
+pub mod buffer_pool;
 pub mod chunk;
 pub mod cli;
 mod crc32c;
@@ -40,8 +40,8 @@ pub mod error;
 pub mod fuse;
 pub mod log;
 pub mod meta;
-pub mod metrics_http;
 mod metric_families;
+pub mod metrics_http;
 pub mod mounts;
 pub mod object;
 pub mod options;

@@ -99,8 +99,10 @@ impl Access {
     }
 
     async fn format(&self, meta: &Meta) -> Result<()> {
-        let setting =
-            self.format.new_setting(&self.name, Uuid::new_v4()).map_err(|error| to_error(&error))?;
+        let setting = self
+            .format
+            .new_setting(&self.name, Uuid::new_v4())
+            .map_err(|error| to_error(&error))?;
         let made = self.format.create(meta, setting, &self.overrides()).await;
         let Err(error) = made else {
             info!(file_system = self.name, metadata = self.masked_address(), "formatted");

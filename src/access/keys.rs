@@ -112,7 +112,8 @@ impl SecretKeys {
         let format_keys =
             self.format_keys.iter().map(|(name, value)| (*name, Some(value.expose())));
         format_keys.chain(
-            comma_list::pairs(self.format_list.expose()).filter(|pair| *pair != ("no-update", None)),
+            comma_list::pairs(self.format_list.expose())
+                .filter(|pair| *pair != ("no-update", None)),
         )
     }
 }

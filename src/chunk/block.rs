@@ -26,6 +26,26 @@ pub struct SliceRange {
     pub range: Range<u32>,
 }
 
+impl SliceRange {
+    pub fn hole(len: u32) -> Self {
+        Self { slice: SliceSize { id: SliceId::HOLE, size: 0 }, range: 0..len }
+    }
+
+    pub fn is_hole(&self) -> bool {
+        self.slice.id.is_hole()
+    }
+
+    pub fn len(&self) -> usize {
+        (self.range.end - self.range.start) as usize
+    }
+
+    /// Returns the blocks that contain the range.
+    pub fn blocks(&self, layout: Layout) -> impl Iterator<Item = BlockKey> + use<> {
+        let range = if self.is_hole() { 0..0 } else { self.range.clone() };
+        layout.block_ranges(self.slice, range).map(|found| found.block)
+    }
+}
+
 /// How the slices of a volume map to objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {

@@ -9,24 +9,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use nix::errno::Errno;
 
-/// Names of the file, with and without `--prefix-internal`.
-const NAMES: [&str; 2] = [".jfs.control", ".control"];
-/// Its inode in every mount: a file of the same name elsewhere is not written to.
-const INO: u64 = 0x7FFF_FFFF_0000_0002;
+pub use crate::vfs::control_protocol::ReplyEnd;
+use crate::vfs::control_protocol::{FILE_NAMES, Frame, INODE, errno_from_byte};
+
 /// Between two reads while there is no reply yet, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const MAX_PAUSE: Duration = Duration::from_millis(300);
-
-const PROGRESS: u8 = 0xFE;
-const DATA: u8 = 0xFF;
-
-/// The end of a reply.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Reply {
-    Done,
-    Failed(Errno),
-    Data(Vec<u8>),
-}
 
 /// An open `.control` file. Dropping it cancels a running request.
 pub struct ControlClient {
@@ -60,7 +48,7 @@ impl ControlClient {
         op: u32,
         body: &[u8],
         mut progress: impl FnMut(u64, u64),
-    ) -> anyhow::Result<Reply> {
+    ) -> anyhow::Result<ReplyEnd> {
         self.send(op, body)?;
         let mut reply = Vec::new();
         loop {
@@ -82,7 +70,7 @@ impl ControlClient {
         loop {
             self.read_more(&mut reply).await?;
             if let [errno] = reply[..] {
-                bail!("{}", describe_errno(errno_of(errno)));
+                bail!("{}", describe_errno(errno_from_byte(errno)));
             }
             if let Some((length, text)) = reply.split_first_chunk::<4>()
                 && text.len() >= u32::from_be_bytes(*length) as usize
@@ -119,40 +107,6 @@ impl ControlClient {
     }
 }
 
-/// A part of a reply.
-#[derive(Debug, PartialEq, Eq)]
-enum Frame {
-    Progress(u64, u64),
-    End(Reply),
-}
-
-impl Frame {
-    /// Returns the first frame and its length, or `None` if it is incomplete.
-    fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
-        match bytes {
-            [PROGRESS, rest @ ..] => {
-                let (first, rest) = rest.split_first_chunk::<8>()?;
-                let second = rest.first_chunk::<8>()?;
-                let frame = Self::Progress(u64::from_be_bytes(*first), u64::from_be_bytes(*second));
-                Some((frame, 17))
-            }
-            [DATA, rest @ ..] => {
-                let (length, rest) = rest.split_first_chunk::<4>()?;
-                let length = u32::from_be_bytes(*length) as usize;
-                let data = rest.get(..length)?;
-                Some((Self::End(Reply::Data(data.to_vec())), 5 + length))
-            }
-            [0, ..] => Some((Self::End(Reply::Done), 1)),
-            [errno, ..] => Some((Self::End(Reply::Failed(errno_of(*errno))), 1)),
-            [] => None,
-        }
-    }
-}
-
-fn errno_of(byte: u8) -> Errno {
-    Errno::from_raw(byte.into())
-}
-
 /// Describes an errno for the user.
 pub fn describe_errno(errno: Errno) -> String {
     match errno {
@@ -164,19 +118,6 @@ pub fn describe_errno(errno: Errno) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn replies_are_split_into_frames() {
-        let progress = [&[0xFE][..], &7u64.to_be_bytes(), &8u64.to_be_bytes()].concat();
-        assert_eq!(Frame::parse(&progress), Some((Frame::Progress(7, 8), 17)));
-        assert_eq!(Frame::parse(&progress[..16]), None);
-        let data = b"\xff\0\0\0\x02{}";
-        assert_eq!(Frame::parse(data), Some((Frame::End(Reply::Data(b"{}".to_vec())), 7)));
-        assert_eq!(Frame::parse(&data[..6]), None);
-        assert_eq!(Frame::parse(b"\0"), Some((Frame::End(Reply::Done), 1)));
-        assert_eq!(Frame::parse(b"\x02"), Some((Frame::End(Reply::Failed(Errno::ENOENT)), 1)));
-        assert_eq!(Frame::parse(b""), None);
-    }
 
     #[test]
     fn an_ordinary_file_named_control_is_not_written_to() {

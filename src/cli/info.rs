@@ -9,16 +9,13 @@ use clap::Args;
 use nix::errno::Errno;
 use serde_json::Value;
 
-use super::control_client::{ControlClient, Reply, describe_errno};
+use super::control_client::{ControlClient, ReplyEnd, describe_errno};
 use super::table;
 use crate::meta::Ino;
 use crate::vfs::control_protocol::{
     InfoObject, InfoRequest, InfoResponse, InfoSummary, InfoTier, opcode,
 };
 
-const INFO: u32 = 1005;
-/// The request for mounts older than 1.1.
-const LEGACY_INFO: u32 = 1003;
 /// Bytes of a chunk.
 const CHUNK: u64 = 64 << 20;
 
@@ -44,106 +41,27 @@ pub struct Info {
     json: bool,
 }
 
-/// The reply of the mount.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Response {
-    ino: u64,
-    failed: bool,
-    reason: String,
-    summary: Summary,
-    paths: Option<Vec<String>>,
-    chunks: Option<Vec<SliceRow>>,
-    objects: Option<Vec<ObjectRow>>,
-    #[serde(rename = "PLocks")]
-    plocks: Option<Vec<PosixLock>>,
-    #[serde(rename = "FLocks")]
-    flocks: Option<Vec<FlockLock>>,
-    /// Missing from mounts older than 1.4.
-    tier: Option<TierRow>,
-    #[serde(default)]
-    restore_status: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Summary {
-    length: u64,
-    size: u64,
-    files: u64,
-    dirs: u64,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct SliceRow {
-    chunk_index: u64,
-    id: u64,
-    size: u64,
-    off: u64,
-    len: u64,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct ObjectRow {
-    chunk_index: u64,
-    key: String,
-    size: u64,
-    off: u64,
-    len: u64,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct PosixLock {
-    sid: u64,
-    owner: u64,
-    #[serde(rename = "Type")]
-    kind: u32,
-    pid: u32,
-    start: u64,
-    end: u64,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct FlockLock {
-    sid: u64,
-    owner: u64,
-    #[serde(rename = "Type")]
-    kind: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct TierRow {
-    #[serde(rename = "ID")]
-    id: u8,
-    storage_class: String,
-    tag: String,
-}
-
 impl Info {
     pub async fn run(self) -> anyhow::Result<()> {
         let mut all = Vec::new();
         for path in &self.paths {
             let (dir, ino) = self.find(path)?;
             let mut client = ControlClient::open(&dir)?;
-            match client.request(INFO, &self.body(ino), |_, _| {}).await? {
-                Reply::Data(data) if self.json => {
+            match client.request(opcode::INFO, &self.request(ino).encode(), |_, _| {}).await? {
+                ReplyEnd::Data(data) if self.json => {
                     all.push(serde_json::from_slice::<Value>(&data)?);
                 }
-                Reply::Data(data) => {
+                ReplyEnd::Data(data) => {
                     print!("{}", describe(path, &serde_json::from_slice(&data)?)?);
                 }
-                Reply::Failed(Errno::EINVAL) if !self.json => {
-                    let body = &self.body(ino)[..10];
-                    let text = ControlClient::open(&dir)?.request_text(LEGACY_INFO, body).await?;
+                ReplyEnd::Failed(Errno::EINVAL) if !self.json => {
+                    let body = self.request(ino).encode_legacy();
+                    let mut client = ControlClient::open(&dir)?;
+                    let text = client.request_text(opcode::LEGACY_INFO, &body).await?;
                     print!("{path} :\n{text}");
                 }
-                Reply::Failed(errno) => bail!("{path}: {}", describe_errno(errno)),
-                Reply::Done => bail!("{path}: empty reply of the mount"),
+                ReplyEnd::Failed(errno) => bail!("{path}: {}", describe_errno(errno)),
+                ReplyEnd::Done => bail!("{path}: empty reply of the mount"),
             }
         }
         if self.json {
@@ -173,7 +91,7 @@ impl Info {
 }
 
 /// Renders a reply for people.
-fn describe(path: &str, response: &Response) -> anyhow::Result<String> {
+fn describe(path: &str, response: &InfoResponse) -> anyhow::Result<String> {
     if response.failed {
         bail!("{path}: {}", response.reason);
     }
@@ -194,7 +112,7 @@ fn describe(path: &str, response: &Response) -> anyhow::Result<String> {
             lines.extend(paths.iter().map(|path| format!("\t{path}")));
         }
     }
-    if let Some(TierRow { id, storage_class, tag }) = &response.tier {
+    if let Some(InfoTier { id, storage_class, tag }) = &response.tier {
         let tag = if tag.is_empty() { String::new() } else { format!(" tag: {tag}") };
         lines.push(format!("   tier: {id}->{storage_class}{tag}"));
     }
@@ -212,7 +130,7 @@ fn describe(path: &str, response: &Response) -> anyhow::Result<String> {
 }
 
 /// Returns the titled tables of a reply; the first row of each is its header.
-fn tables(response: &Response) -> [(&'static str, Vec<Vec<String>>); 4] {
+fn tables(response: &InfoResponse) -> [(&'static str, Vec<Vec<String>>); 4] {
     let header = |names: &[&str]| vec![names.iter().map(|name| (*name).to_owned()).collect()];
     let row = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<String>>();
 
@@ -247,8 +165,8 @@ fn tables(response: &Response) -> [(&'static str, Vec<Vec<String>>); 4] {
 }
 
 /// Returns the objects within the file, each with its offset in the file.
-fn positions(response: &Response) -> Vec<(&ObjectRow, u64)> {
-    let mut positions: Vec<(&ObjectRow, u64)> = Vec::new();
+fn positions(response: &InfoResponse) -> Vec<(&InfoObject, u64)> {
+    let mut positions: Vec<(&InfoObject, u64)> = Vec::new();
     for object in response.objects.iter().flatten() {
         let pos = match positions.last() {
             Some((last, pos)) if last.chunk_index == object.chunk_index => pos + last.len,

@@ -10,10 +10,10 @@ use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::control_client::{ControlClient, Reply, describe_errno};
+use super::control_client::{ControlClient, ReplyEnd, describe_errno};
+use crate::meta::Ino;
+use crate::vfs::control_protocol::{RemoveRequest, opcode};
 
-const REMOVE: u32 = 1002;
-const SKIP_TRASH: u8 = 1;
 /// Between two lines of progress, if stderr is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -48,12 +48,12 @@ impl Rmr {
         let found = dir.metadata().with_context(|| format!("cannot stat {}", dir.display()))?;
         let mut client = ControlClient::open(&dir)?;
         let mut progress = RemovalProgress::new(path);
-        let body = body(found.ino(), &name, self.skip_trash, self.threads)?;
-        let reply = client.request(REMOVE, &body, |count, _| progress.update(count)).await;
+        let body = body(found.ino(), name, self.skip_trash, self.threads)?;
+        let reply = client.request(opcode::REMOVE, &body, |count, _| progress.update(count)).await;
         let count = progress.finish();
         match reply.with_context(|| format!("cannot remove {}", path.display()))? {
-            Reply::Done => Ok(count),
-            Reply::Failed(errno) => {
+            ReplyEnd::Done => Ok(count),
+            ReplyEnd::Failed(errno) => {
                 let removed = if count > 0 {
                     format!(" after {count} entries were removed")
                 } else {
@@ -61,7 +61,7 @@ impl Rmr {
                 };
                 bail!("cannot remove {}: {}{removed}", path.display(), describe_errno(errno));
             }
-            Reply::Data(_) => bail!("unexpected reply of the mount"),
+            ReplyEnd::Data(_) => bail!("unexpected reply of the mount"),
         }
     }
 }

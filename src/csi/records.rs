@@ -133,7 +133,14 @@ pub async fn write<T: ControllerRecord>(meta: &Meta, record: &T) -> Result<()> {
     // Exchange the names: a replaced link would go to the trash.
     let temporary = Name::new(format!(".{}.{}", record.id(), Uuid::new_v4().simple()))?;
     meta.symlink(&root, dir, &temporary, text).await?;
-    let put = meta.rename(&root, EntryRef::new(dir, &temporary), EntryRef::new(dir, &name), RenameMode::Exchange).await;
+    let put = meta
+        .rename(
+            &root,
+            EntryRef::new(dir, &temporary),
+            EntryRef::new(dir, &name),
+            RenameMode::Exchange,
+        )
+        .await;
     let dropped = meta.unlink_with(&root, dir, &temporary, true).await;
     put?;
     dropped

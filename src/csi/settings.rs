@@ -14,7 +14,7 @@ use crate::mounts::{Mounts, NodeCache, NodeOptions};
 use crate::options::durations::parse_duration;
 use crate::options::sizes::parse_mebibytes;
 use crate::policy::Flags;
-use crate::vfs::internal::Shown;
+use crate::vfs::Visibility;
 
 /// The services that the driver offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -166,10 +166,10 @@ impl Settings {
             kubelet_dir: self.kubelet_dir.clone(),
             budget: self.memory_budget,
             max_volumes: self.max_volumes,
-            shown: match self.virtual_files {
-                VirtualFiles::Own => Shown::Own,
-                VirtualFiles::None => Shown::Nothing,
-                VirtualFiles::All => Shown::All,
+            visibility: match self.virtual_files {
+                VirtualFiles::Own => Visibility::Own,
+                VirtualFiles::None => Visibility::Nothing,
+                VirtualFiles::All => Visibility::All,
             },
             cache: NodeCache::read(&self.cache_dir, &self.cache_options)?,
             takes_unowned_caches: self.take_over_cache,

@@ -34,7 +34,8 @@ impl NodeCache {
                 "--cache-dir memory: not possible in a driver, where all memory is one budget",
             ));
         }
-        if let Some((name, _)) = comma_list::pairs(options).find(|(name, _)| !NODE_OPTIONS.contains(name))
+        if let Some((name, _)) =
+            comma_list::pairs(options).find(|(name, _)| !NODE_OPTIONS.contains(name))
         {
             let known = NODE_OPTIONS.join(", ");
             return Err(Error::bad_input(format!(

@@ -38,7 +38,7 @@ use crate::error::{Error, Result, joined};
 use crate::fuse::{RequestMemory, Unmount, mounts_below, unmount};
 use crate::meta::Meta;
 use crate::sync::{Mutex, MutexGuard};
-use crate::vfs::internal::Shown;
+use crate::vfs::Visibility;
 use memory::MemorySizes;
 use mount::SharedResources;
 use open_file_systems::OpenFileSystems;
@@ -60,7 +60,7 @@ pub struct NodeOptions {
     /// Maximum number of volumes; as many as fit into memory if not given.
     pub max_volumes: Option<u64>,
     /// The virtual files of volumes.
-    pub shown: Shown,
+    pub visibility: Visibility,
     /// The block cache.
     pub cache: NodeCache,
     /// Whether cache directories without an owner go to the first file system with their UUID.
@@ -110,7 +110,7 @@ impl Mounts {
         let shared = SharedResources {
             requests: RequestMemory::new(bytes(sizes.requests), bytes(sizes.requests / 4)),
             tables: Budget::new(bytes(sizes.tables)),
-            shown: options.shown,
+            visibility: options.visibility,
         };
         let mount_point = state_dir.mount_points_dir().display().to_string();
         Ok(Arc::new(Self {

@@ -15,13 +15,13 @@ use super::publish::{MountLimits, PublishRequest};
 use crate::access::Access;
 use crate::chunk::Budget;
 use crate::error::{Error, Result, joined};
-use crate::fuse::{RequestMemory, Setup, Unmount, mounted_at, unmount};
+use crate::fuse::{RequestMemory, SessionOptions, Unmount, mounted_at, unmount};
 use crate::meta::client::{Limits as QuotaLimits, Progress};
 use crate::meta::record::QuotaKey;
 use crate::meta::record::version::CLIENT_VERSION;
 use crate::meta::{Ino, Meta};
 use crate::vfs::VfsOptions;
-use crate::vfs::internal::Shown;
+use crate::vfs::Visibility;
 use crate::volume::{MountRequest, Mounted};
 
 /// How long the condition reports that files were lost.
@@ -34,7 +34,7 @@ pub struct SharedResources {
     /// Memory for open files.
     pub tables: Arc<Budget>,
     /// Which virtual files exist.
-    pub shown: Shown,
+    pub visibility: Visibility,
 }
 
 /// A mounted PV.
@@ -190,10 +190,10 @@ async fn mount(
         // A backup that walks the volume must not find files that never end.
         vfs: VfsOptions { content, hide_internal: true, ..vfs },
         mount: args.fuse.mount(&setting, args.is_read_only(), false),
-        wishes: args.fuse.wishes(&setting),
-        setup: Setup { memory: Arc::clone(&shared.requests) },
+        init: args.fuse.init_options(&setting),
+        session: SessionOptions { memory: Arc::clone(&shared.requests) },
         memory: shared.tables.share(TABLES_FLOOR, shared.tables.capacity() / 4),
-        shown: shared.shown,
+        visibility: shared.visibility,
         config: config_file(request, meta, point)?,
         registry: Some(metrics.registry.clone()),
     };

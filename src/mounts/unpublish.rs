@@ -131,5 +131,6 @@ async fn remove_dir(opened: &OpenFileSystem, dir: Ino) -> Result<()> {
     let (parent, _) = meta.resolve(parent).await?;
     let how = Removal { skip_trash: true, ..Removal::default() };
     let name = Name::new(name)?;
-    meta.remove_tree_with(&Caller::root(), EntryRef::new(parent, &name), how, &Progress::default()).await
+    meta.remove_tree_with(&Caller::root(), EntryRef::new(parent, &name), how, &Progress::default())
+        .await
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::meta::record::attr::flag;
 use crate::meta::record::{AclKind, Attr};
-use crate::meta::{Caller, Ino, StatFs, Timestamp};
+use crate::meta::{AttrSet, Caller, Ino, StatFs, Timestamp};
 use crate::vfs::handles::Fh;
 use crate::vfs::{Node, Vfs};
 

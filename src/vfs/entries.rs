@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 use crate::meta::record::Attr;
-use crate::meta::{Caller, Ino, Name, NodeKind};
+use crate::meta::{Caller, EntryRef, Ino, Name, NodeKind, RenameMode};
 use crate::vfs::{Node, Vfs};
 
 impl Vfs {
@@ -117,7 +117,8 @@ impl Vfs {
         let mode = rename_mode(flags)?;
         let (name, new_name) =
             (self.name_to_change(dir, name)?, self.name_to_change(new_dir, new_name)?);
-        self.meta.rename(caller, (dir, &name), (new_dir, &new_name), mode).await.map(drop)
+        let (from, to) = (EntryRef::new(dir, &name), EntryRef::new(new_dir, &new_name));
+        self.meta.rename(caller, from, to, mode).await.map(drop)
     }
 
     /// Checks a name for a new node.

@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::error::{Error, Result};
 use crate::meta::record::{AclKind, AclRule};
-use crate::meta::{Caller, Ino};
+use crate::meta::{Caller, Ino, XattrMode};
 use crate::vfs::Vfs;
 
 const CAPABILITY: &[u8] = b"security.capability";

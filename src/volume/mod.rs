@@ -16,13 +16,15 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
-use crate::chunk::{Cache, CacheOwner, Compression, Fragment, Layout, Parts, Store, VolumeCache};
+use crate::chunk::{
+    Cache, CacheOwner, Compression, Layout, SliceRange, Store, StoreConfig, VolumeCache,
+};
 use crate::error::{Error, Result, joined};
 use crate::meta::record::setting::Compression as Packing;
 use crate::meta::record::{Setting, Slice};
 use crate::meta::{Meta, SliceStore};
 use crate::object::replaceable::ReplaceableStore;
-use crate::object::{self, Metrics, Trouble};
+use crate::object::{self, Metrics, StoreHealth};
 use crate::slice::{SliceId, SliceSize};
 pub use mounted::{MountRequest, Mounted};
 pub use options::VolumeOptions;
@@ -154,14 +156,15 @@ impl SliceStore for Slices {
     }
 
     async fn rewrite(&self, slices: &[Slice], id: SliceId, tier: u8) -> Result<()> {
-        let fragments: Vec<Fragment> = slices.iter().map(fragment).collect();
-        self.store.compact(&fragments, id, tier).await
+        let ranges: Vec<SliceRange> = slices.iter().map(slice_range).collect();
+        self.store.compact(&ranges, id, tier).await
     }
 }
 
-fn fragment(slice: &Slice) -> Fragment {
+fn slice_range(slice: &Slice) -> SliceRange {
     let Slice { id, size, off, len, .. } = *slice;
-    Fragment { slice: SliceSize { id, size }, off, len }
+    let start = if id.is_hole() { 0 } else { off };
+    SliceRange { slice: SliceSize { id, size }, range: start..start + len }
 }
 
 /// Returns how slices of the volume are stored as objects.

@@ -16,7 +16,7 @@ use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
 use rustix::io::Errno;
 
 use crate::fixture::{KIB, assert_same, bytes, is_virtual, open};
-use crate::support::fixture::{Client, Mounted, Fixture};
+use crate::support::fixture::{Client, Fixture, Mounted};
 use crate::support::timeout::within;
 
 const LIMIT: Duration = Duration::from_mins(8);

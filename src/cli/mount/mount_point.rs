@@ -21,7 +21,7 @@ pub fn prepare(point: &Path) -> anyhow::Result<()> {
     if point.parent().is_none() {
         bail!("{shown}: the root directory cannot be a mount point");
     }
-    let there = fuse::mounted_at(point).filter(fuse::Mounted::is_fuse);
+    let there = fuse::mounted_at(point).filter(fuse::MountEntry::is_fuse);
     match open_dir(point)? {
         Err(error) if there.is_some() && is_dead(&error) => {
             info!("unmounting a dead mount at {shown}");

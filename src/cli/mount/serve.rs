@@ -16,11 +16,11 @@ use super::{Mount, embedded_volume, mount_point, process_metrics, sd_notify};
 use crate::chunk::{Budget, Cache};
 use crate::cli::exit::Exit;
 use crate::cli::relaunch::Parent;
-use crate::fuse::{End, Setup};
+use crate::fuse::{SessionEnd, SessionOptions};
 use crate::meta::{Ino, Meta, Registration};
 use crate::metrics_http::{self, ConnectionLimits};
 use crate::object;
-use crate::vfs::internal::Shown;
+use crate::vfs::Visibility;
 use crate::volume::storage::{Overrides, spec};
 use crate::volume::{MountRequest, Mounted, Volume, VolumeOptions};
 
@@ -153,10 +153,10 @@ impl Mount {
                 self.args.is_read_only(),
                 self.args.process.force,
             ),
-            wishes: self.args.fuse.wishes(&setting),
-            setup: Setup::default(),
+            init: self.args.fuse.init_options(&setting),
+            session: SessionOptions::default(),
             memory: Budget::new(HANDLE_MEMORY),
-            shown: Shown::All,
+            visibility: Visibility::All,
             config,
             registry: None,
         };
@@ -226,7 +226,7 @@ impl ServedMount {
         sd_notify::stopping();
         match &reason {
             EndReason::Signal(name) => info!("{name}: unmounting"),
-            EndReason::Ended(End::Unmounted) => info!("unmounted"),
+            EndReason::Ended(SessionEnd::Unmounted) => info!("unmounted"),
             EndReason::Ended(end) => warn!("the mount ended: {end:?}"),
             EndReason::Lost(error) => {
                 warn!(%error, "this client may not use the volume any more: unmounting")
@@ -253,11 +253,11 @@ impl ServedMount {
         match reason {
             EndReason::Signal(_)
             | EndReason::Abandoned
-            | EndReason::Ended(End::Unmounted | End::Stopped) => Ok(()),
-            EndReason::Ended(End::Aborted) => {
+            | EndReason::Ended(SessionEnd::Unmounted | SessionEnd::Stopped) => Ok(()),
+            EndReason::Ended(SessionEnd::Aborted) => {
                 Err(Exit::Disconnected.with(anyhow!("the connection to the kernel was aborted")))
             }
-            EndReason::Ended(End::Failed(errno)) => {
+            EndReason::Ended(SessionEnd::Failed(errno)) => {
                 Err(Exit::Disconnected
                     .with(anyhow!("the connection to the kernel failed: {errno}")))
             }

@@ -177,9 +177,9 @@ fn defaults_are_those_of_the_go_client() {
 
     let vfs = mount.args.fuse.vfs(&mount.args.meta_cache, None);
     assert_eq!(format!("{vfs:?}"), format!("{:?}", crate::vfs::VfsOptions::default()));
-    let wishes = mount.args.fuse.wishes(&setting());
+    let init = mount.args.fuse.init_options(&setting());
     // Unlike the Go client: large requests are faster.
-    assert_eq!((wishes.max_io, wishes.max_background), (1 << 20, 50));
+    assert_eq!((init.max_io, init.max_background), (1 << 20, 50));
     let kernel = mount.args.fuse.mount(&setting(), false, false);
     assert_eq!((kernel.source.as_str(), kernel.max_read), ("JuiceFS:vol", 1 << 20));
     assert!(kernel.default_permissions && !kernel.read_only && kernel.more.is_empty());
@@ -346,9 +346,9 @@ fn fuse_options_reach_the_kernel_and_the_vfs() {
     assert_eq!((vfs.attr_lifetime, vfs.entry_lifetime), (2 * SECOND, Duration::from_millis(3500)));
     assert_eq!(vfs.dir_entry_lifetime, 60 * SECOND);
     assert_eq!(vfs.negative_lifetime, Duration::from_millis(100));
-    let wishes = mount.args.fuse.wishes(&Setting { enable_acl: true, ..setting() });
-    assert_eq!(wishes.max_io, 256 << 10);
-    assert!(wishes.writeback_cache && wishes.async_dio && wishes.posix_acl);
+    let init = mount.args.fuse.init_options(&Setting { enable_acl: true, ..setting() });
+    assert_eq!(init.max_io, 256 << 10);
+    assert!(init.writeback_cache && init.async_dio && init.posix_acl);
     let kernel = mount.args.fuse.mount(&setting(), false, true);
     assert_eq!((kernel.source.as_str(), kernel.max_read), ("x", 65536));
     assert_eq!(kernel.more, ["noatime"]);
@@ -373,7 +373,7 @@ fn values_out_of_bounds_are_clamped_with_a_warning() {
     }
     assert_eq!(mount.args.meta.heartbeat(), SECOND);
     assert_eq!(mount.args.cache.buffer(), 32 << 20);
-    assert_eq!(mount.args.fuse.wishes(&setting()).max_io, 1 << 20);
+    assert_eq!(mount.args.fuse.init_options(&setting()).max_io, 1 << 20);
     assert_eq!(parse(&["--heartbeat=1h"]).args.meta.heartbeat(), 600 * SECOND);
     assert!(parse(&["--heartbeat=0"]).args.meta.heartbeat().is_zero());
 }

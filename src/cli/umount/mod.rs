@@ -88,7 +88,7 @@ impl Umount {
     }
 
     /// Finds what is mounted there, in the kernel's mount table first: a lookup on the mount may hang.
-    fn find(&self) -> anyhow::Result<Mounted> {
+    fn find(&self) -> anyhow::Result<MountEntry> {
         let shown = self.point.display();
         let there = fuse::mounted_at(&resolve_parent(&self.point)?).or_else(|| {
             let resolved = std::fs::canonicalize(&self.point).ok()?;

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::fuse::protocol::decode::{Ioctl, Request, SetAttr, SetTime, SetXattr};
 use crate::fuse::protocol::encode::{Attributes, IoctlReply, StatfsReply, Xattr};
 use crate::fuse::session::Reply;
-use crate::meta::op::setattr::{AttrSet, TimeSet};
+use crate::meta::{AttrSet, TimeSet};
 use crate::vfs::NodeChange;
 
 const BLOCK: u64 = 4096;

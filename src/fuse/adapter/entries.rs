@@ -59,7 +59,7 @@ pub fn mknod(adapter: &VfsAdapter, request: &Request, node: Mknod<'_>, reply: Re
         return;
     };
     let name = Bytes::copy_from_slice(name);
-    let mode, umask = (permissions(mode), permissions(umask));
+    let (mode, umask) = (permissions(mode), permissions(umask));
     let work = async move {
         let node = NodeKind { kind, rdev };
         let created = call.vfs.mknod(&call.caller, dir, &name, node, mode, umask).await;
@@ -80,7 +80,7 @@ pub fn mkdir(
     let args = || format!("{dir},{},{}", log_format::name(name), log_format::mode(mode));
     let call = adapter.call("mkdir", request, args);
     let name = Bytes::copy_from_slice(name);
-    let mode, umask = (permissions(mode), permissions(umask));
+    let (mode, umask) = (permissions(mode), permissions(umask));
     let work = async move {
         let created = call.vfs.mkdir(&call.caller, dir, &name, mode, umask).await;
         call.entry(created)

@@ -57,7 +57,7 @@ pub fn create(
         || format!("{dir},{},{},0x{flags:X}", log_format::name(name), log_format::mode(mode));
     let call = adapter.call("create", request, args);
     let name = Bytes::copy_from_slice(name);
-    let mode, umask = (permissions(mode), permissions(umask));
+    let (mode, umask) = (permissions(mode), permissions(umask));
     let exclusive = open_flags(flags).contains(OFlag::O_EXCL);
     let vfs = Arc::clone(&adapter.vfs);
     let work = async move {
@@ -77,7 +77,7 @@ pub fn tmpfile(
     let dir = adapter.node(request.ino);
     let args = || format!("{dir},,{},0x{flags:X}", log_format::mode(mode));
     let call = adapter.call("create", request, args);
-    let mode, umask = (permissions(mode), permissions(umask));
+    let (mode, umask) = (permissions(mode), permissions(umask));
     let vfs = Arc::clone(&adapter.vfs);
     let work = async move {
         let created = call.vfs.tmpfile(&call.caller, dir, mode, umask).await;

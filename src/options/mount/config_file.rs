@@ -284,16 +284,16 @@ impl MountArgs {
         } = options;
         let read_only = self.is_read_only();
         let mount = self.fuse.mount(setting, read_only, self.process.force);
-        let wishes = self.fuse.wishes(setting);
+        let init = self.fuse.init_options(setting);
         let mut mount_options = mount.more.clone();
         mount_options.extend(read_only.then(|| "ro".to_owned()));
         mount_options.extend(mount.default_permissions.then(|| "default_permissions".to_owned()));
         let mut shown = json!({
             "AllowOther": mount.allow_other,
             "Options": mount_options,
-            "MaxBackground": wishes.max_background,
-            "MaxWrite": wishes.max_io,
-            "MaxReadAhead": wishes.max_readahead,
+            "MaxBackground": init.max_background,
+            "MaxWrite": init.max_io,
+            "MaxReadAhead": init.max_readahead,
             "IgnoreSecurityLabels": false,
             "RememberInodes": false,
             "FsName": mount.source,
@@ -308,7 +308,7 @@ impl MountArgs {
             "DirectMountFlags": 0,
             "EnableAcl": setting.enable_acl,
             "EnableReadDirPlusAuto": true,
-            "EnableWriteback": wishes.writeback_cache,
+            "EnableWriteback": init.writeback_cache,
             "EnableIoctl": enable_ioctl,
             "DontUmask": setting.enable_acl,
             "OtherCaps": 0,

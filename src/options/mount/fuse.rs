@@ -7,7 +7,7 @@ use super::Warnings;
 use super::kernel_options::KernelOptions;
 use super::meta::MetaCacheArgs;
 use super::squash::{self, SquashIds};
-use crate::fuse::{MountOptions, Wishes};
+use crate::fuse::{InitOptions, MountOptions};
 use crate::meta::record::Setting;
 use crate::options::sizes::parse_plain_bytes;
 use crate::vfs::{ContentOptions, VfsOptions};
@@ -107,8 +107,8 @@ impl FuseArgs {
     }
 
     /// Returns what to request from the kernel.
-    pub fn wishes(&self, setting: &Setting) -> Wishes {
-        Wishes {
+    pub fn init_options(&self, setting: &Setting) -> InitOptions {
+        InitOptions {
             max_io: u32::try_from(self.io()).unwrap_or(u32::MAX),
             writeback_cache: self.options.writeback_cache,
             async_dio: self.options.async_dio,

@@ -23,7 +23,7 @@ impl Vfs {
         match &*self.file(ino, fh, flags).await? {
             Handle::File(file) => {
                 let parts = file.reader.read(off, len).await?;
-                self.pace.0.pass(parts.iter().map(|part| part.len() as u64).sum()).await;
+                self.pace.0.acquire(parts.iter().map(|part| part.len() as u64).sum()).await;
                 Ok(parts)
             }
             Handle::VirtualFile(_, opened) => Ok(vec![opened.read(off, len).await?]),
@@ -51,7 +51,7 @@ impl Vfs {
     ) -> Result<()> {
         match &*self.file(ino, fh, flags).await? {
             Handle::File(_) => {
-                self.pace.1.pass(bytes.len() as u64).await;
+                self.pace.1.acquire(bytes.len() as u64).await;
                 self.content.write(ino, off, bytes).await
             }
             Handle::VirtualFile(_, opened) => opened.write(off, bytes),

@@ -10,8 +10,8 @@ use futures::future::try_join_all;
 use super::content::Content;
 use super::open_file::OpenFile;
 use super::readahead::{Readahead, ReadaheadLimits};
-use super::slice_ranges::{SliceRange, slice_ranges, zeros};
-use crate::chunk::BlockKey;
+use super::slice_ranges::{slice_ranges, zeros};
+use crate::chunk::{BlockKey, SliceRange};
 use crate::error::{Error, Result};
 use crate::meta::chunk_range::{ChunkRange, MAX_FILE_LENGTH, split_at_chunks};
 use crate::meta::client::View;
@@ -100,7 +100,7 @@ impl Reader {
             return None;
         }
         let mut all = Vec::new();
-        for piece in pieces(range.clone()) {
+        for piece in split_at_chunks(range.clone()) {
             let view = content.meta.context().open.view(self.file.ino, piece.index)?;
             all.extend(slice_ranges(&view, piece.pos, piece.pos + piece.len));
         }
@@ -131,7 +131,7 @@ impl Reader {
     }
 
     /// Starts to fetch the blocks of a range of the file.
-    fn prefetch(&self, piece: Piece) {
+    fn prefetch(&self, piece: ChunkRange) {
         let (content, ino) = (Arc::clone(&self.file.content), self.file.ino);
         let refused = Arc::clone(&self.refused);
         let start = move |content: &Arc<Content>, view: &View| {
@@ -169,7 +169,7 @@ impl Content {
                     format!("bytes {range:?} of slice {}, which has {}", slice.id, slice.size);
                 return Err(Error::damaged("chunk", cause));
             }
-            wanted.push((one.slice, one.range.clone()));
+            wanted.push(one.clone());
         }
         let read =
             if wanted.is_empty() { Vec::new() } else { self.store.read_all(&wanted).await? };
@@ -223,7 +223,7 @@ fn join(ranges: &[SliceRange], read: Vec<Bytes>) -> Result<Vec<Bytes>> {
 
 impl ReadaheadLimits {
     /// Fetches the blocks of a range of a file; false if there was no room for some.
-    fn start(content: &Arc<Content>, view: &View, piece: Piece) -> bool {
+    fn start(content: &Arc<Content>, view: &View, piece: ChunkRange) -> bool {
         let layout = content.store.layout();
         let mut last: Option<BlockKey> = None;
         for one in slice_ranges(view, piece.pos, piece.pos + piece.len) {

@@ -4,39 +4,12 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::chunk::{BlockKey, Layout};
+use crate::chunk::SliceRange;
 use crate::meta::record::Slice;
 use crate::slice::{SliceId, SliceSize};
 
-/// Bytes of one slice; for [`SliceId::HOLE`], that many zeros.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SliceRange {
-    pub slice: SliceSize,
-    pub range: Range<u32>,
-}
-
 /// The memory that all holes are read from.
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
-
-impl SliceRange {
-    fn hole(len: u32) -> Self {
-        Self { slice: SliceSize { id: SliceId::HOLE, size: 0 }, range: 0..len }
-    }
-
-    pub fn is_hole(&self) -> bool {
-        self.slice.id.is_hole()
-    }
-
-    pub fn len(&self) -> usize {
-        (self.range.end - self.range.start) as usize
-    }
-
-    /// Returns the blocks that contain the range.
-    pub fn blocks(&self, layout: Layout) -> impl Iterator<Item = BlockKey> + use<> {
-        let range = if self.is_hole() { 0..0 } else { self.range.clone() };
-        layout.block_ranges(self.slice, range).map(|found| found.block)
-    }
-}
 
 /// Returns the slice ranges that `start..end` of a chunk shows, given the view of the chunk.
 pub fn slice_ranges(view: &[Slice], start: u32, end: u32) -> Vec<SliceRange> {

@@ -136,10 +136,10 @@ impl ControlContext {
         let Some((_, last)) = last else { return };
         let stored = SliceSize { id: last.id, size: last.size };
         let end = last.off.saturating_add(last.len);
-        let Some((block, _)) = self.store.layout().pieces(stored, last.off..end).last() else {
+        let Some(found) = self.store.layout().block_ranges(stored, last.off..end).last() else {
             return;
         };
-        match self.store.object_status(block).await {
+        match self.store.object_status(found.block).await {
             Ok(ObjectStatus { class, restore }) => {
                 response.restore_status = restore;
                 let tier = response.tier.get_or_insert_default();

@@ -83,14 +83,13 @@ pub fn object_ranges(layout: Layout, volume: &str, slice: &Slice) -> Vec<ObjectR
         return vec![ObjectRange { key: String::new(), size, off, len }];
     }
     let Some(end) = off.checked_add(len).filter(|end| *end <= size) else { return Vec::new() };
-    let blocks = layout.pieces(SliceSize { id, size }, off..end);
-    let object_range =
-        |(block, range): (crate::chunk::BlockKey, std::ops::Range<u32>)| ObjectRange {
-            key: format!("{volume}/{}", layout.key(block)),
-            size: block.size,
-            off: range.start,
-            len: range.end - range.start,
-        };
+    let blocks = layout.block_ranges(SliceSize { id, size }, off..end);
+    let object_range = |crate::chunk::BlockRange { block, range }| ObjectRange {
+        key: format!("{volume}/{}", layout.key(block)),
+        size: block.size,
+        off: range.start,
+        len: range.end - range.start,
+    };
     blocks.map(object_range).collect()
 }
 

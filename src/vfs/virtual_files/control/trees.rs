@@ -5,9 +5,8 @@ use tracing::{debug, info, warn};
 use super::reply::ReplyWriter;
 use crate::error::{Error, Result};
 use crate::meta::client::{Progress, Removal, TreeNode, TreeSummaryOptions};
-use crate::meta::op::clone::CloneMode;
 use crate::meta::record::FileKind;
-use crate::meta::{Caller, Ino, Name};
+use crate::meta::{Caller, CloneMode, EntryRef, Ino, Name};
 use crate::vfs::control_protocol::{
     CloneRequest, RemoveRequest, SummaryNode, SummaryRequest, SummaryResponse, errno_to_byte,
 };
@@ -46,7 +45,7 @@ impl ControlContext {
         let name = Name::new(&request.name)?;
         let at_once = request.threads.into();
         let how = Removal { skip_trash: request.skip_trash, at_once, keeps_going: false };
-        self.meta.remove_tree_with(caller, (request.dir, &name), how, progress).await
+        self.meta.remove_tree_with(caller, EntryRef::new(request.dir, &name), how, progress).await
     }
 
     pub async fn clone_tree(&self, caller: &Caller, request: CloneRequest, reply: ReplyWriter) {
@@ -86,11 +85,8 @@ impl ControlContext {
         // A clone shares the stored slices of its source.
         self.content.flush(request.src).await?;
         let mode = CloneMode { preserve: request.preserve, umask: request.umask };
-        let how = (mode, request.threads.into());
-        self.meta
-            .clone_tree(caller, request.src, (request.dst_dir, &name), how, progress)
-            .await
-            .map(drop)
+        let (to, threads) = (EntryRef::new(request.dst_dir, &name), request.threads.into());
+        self.meta.clone_tree(caller, request.src, to, mode, threads, progress).await.map(drop)
     }
 
     pub async fn compact(&self, caller: &Caller, ino: Ino, threads: u16, reply: ReplyWriter) {
