@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use jfs::meta::op::zeros::MAX_LENGTH;
+use jfs::meta::chunk_range::MAX_FILE_LENGTH;
 use jfs::meta::{Caller, Ino, Meta, Name, Options, Registration};
 use jfs::vfs::{Content, ContentOptions};
 use jfs::volume::{Volume, VolumeOptions};
@@ -67,7 +67,7 @@ impl OurClient {
         let (ino, _) = self.meta.lookup(&root, Ino::ROOT, &name).await.unwrap();
         let (_, reader) = self.content.open(&root, ino, OFlag::O_RDONLY).await.unwrap();
         let mut bytes = Vec::new();
-        while (bytes.len() as u64) < MAX_LENGTH {
+        while (bytes.len() as u64) < MAX_FILE_LENGTH {
             let pieces = reader.read(bytes.len() as u64, REQUEST).await.unwrap();
             if pieces.is_empty() {
                 break;

@@ -119,7 +119,7 @@ async fn reads(vol: &Counted, commit: &[(&str, u64)]) -> BTreeMap<&'static str, 
     };
     let made = vol.count(async |i| {
         let called = name(format!("f{i}"));
-        vol.meta.create(&root, Ino::ROOT, &called, (0o644, 0), true).await.expect("create")
+        vol.meta.create(&root, Ino::ROOT, &called, 0o644, 0, true).await.expect("create")
     });
     note("create", made.await);
     let made = vol.count(async |i| {
