@@ -57,7 +57,9 @@ impl Model {
         let budgets = [Arc::clone(&whole), whole.part(10 * KIB), whole.part(12 * KIB)];
         let cache: Arc<Cache> = Arc::default();
         let reclaim: Arc<dyn Reclaim> = cache.clone();
-        budgets.iter().for_each(|budget| budget.reclaim_from(Arc::downgrade(&reclaim)));
+        for budget in &budgets {
+            budget.reclaim_from(Arc::downgrade(&reclaim));
+        }
         Self { budgets, waiters: Vec::new(), held: Vec::new(), cache }
     }
 

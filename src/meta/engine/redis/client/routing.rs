@@ -151,13 +151,11 @@ async fn ask_node(
     };
     let values = dialer.within_dial_timeout(&connection, asking).await?;
     let (owner, nodes) = read_slots(&values, node);
-    match owner {
-        Some(owner) => Ok(ClusterView { owner, nodes, connection }),
-        None => {
-            let cause = format!("{node} knows no server for {prefix}");
-            Err(unreachable_error(&address.place, cause))
-        }
-    }
+    let Some(owner) = owner else {
+        let cause = format!("{node} knows no server for {prefix}");
+        return Err(unreachable_error(&address.place, cause));
+    };
+    Ok(ClusterView { owner, nodes, connection })
 }
 
 /// Reads the replies to KEYSLOT and SLOTS: a slot number, and ranges of slots, each with its master

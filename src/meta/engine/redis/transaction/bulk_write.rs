@@ -88,7 +88,7 @@ impl BulkWrite {
             Change::RemoveParents(ino) => self.deleted_keys.push(keyspace.parents(*ino)),
             Change::RemoveSymlink(ino) => self.deleted_keys.push(keyspace.symlink(*ino)),
             Change::RemoveChunk { ino, index } => {
-                self.deleted_keys.push(keyspace.chunk(*ino, *index))
+                self.deleted_keys.push(keyspace.chunk(*ino, *index));
             }
             Change::PutAttr(ino, attr) => self.values.push((keyspace.attr(*ino), attr.encode())),
             Change::PutEntry(dir, name, entry) => {
