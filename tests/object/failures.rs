@@ -121,7 +121,7 @@ async fn an_answer_that_does_not_come_in_time_is_an_error() {
     let spec = Spec { get_timeout: short, ..server.spec("bucket") };
     let store = open(&spec).unwrap();
     server.fail([Fault::Delay(Duration::from_mins(10))]);
-    assert!(told(store.get("a", GetRequest::whole()).await).contains("no answer within 200ms"));
+    assert!(told(store.get("a", GetRequest::whole()).await).contains("no response within 200ms"));
 }
 
 #[tokio::test]

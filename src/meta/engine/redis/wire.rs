@@ -18,7 +18,7 @@ use super::queue::Silence;
 use super::reply::Replies;
 use super::{greeting, route, script};
 use crate::error::{Error, Result};
-use crate::outage::{METADATA, Outage, Words};
+use crate::outage::{METADATA, Messages, Outage};
 use crate::policy::Policy;
 use crate::sync::Mutex;
 use crate::tls::OptionNames;
@@ -38,7 +38,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const AT_ONCE: u32 = 2;
 
 /// Of a server that takes no more.
-const MEMORY: Words = Words {
+const MEMORY: Messages = Messages {
     fails: "the metadata server writes nothing, for want of memory",
     works: "the metadata server writes again",
 };
@@ -216,7 +216,7 @@ impl Wire {
         loop {
             let failure = match self.send_once(pipe, judge).await {
                 Ok(values) => {
-                    self.outage.worked(&self.place);
+                    self.outage.succeeded(&self.place);
                     self.look_for_want_of_memory(&values);
                     return Ok(values);
                 }
@@ -262,7 +262,7 @@ impl Wire {
 
     /// The server has written something.
     pub fn wrote(&self) {
-        self.full.worked(&self.place);
+        self.full.succeeded(&self.place);
     }
 
     async fn send_once(&self, pipe: &Pipeline, judge: Judge) -> Result<Vec<Value>, Attempt> {

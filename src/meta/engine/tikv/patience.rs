@@ -65,7 +65,7 @@ impl<'a> Patience<'a> {
         let place = &self.cluster.address.place;
         let cause = match timeout_at(self.deadline, asked).await {
             Ok(Ok(answer)) => {
-                self.cluster.outage.worked(place);
+                self.cluster.outage.succeeded(place);
                 return Ok(Some(answer));
             }
             Ok(Err(cause)) => cause,
