@@ -3,7 +3,7 @@
 //! A body is written to a temporary file in the same directory and renamed, so objects appear
 //! atomically. File system calls block, so they run on blocking threads, a few at a time.
 
-mod walk;
+mod listing;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -117,7 +117,8 @@ impl ObjectStore for FileStore {
 
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Object>> {
         let (from, behind) = (prefix.to_owned(), after.to_owned());
-        self.call("list", prefix, move |disk| walk::list(&disk.root, &from, &behind, limit)).await
+        self.call("list", prefix, move |disk| listing::list(&disk.root, &from, &behind, limit))
+            .await
     }
 
     async fn create(&self) -> Result<()> {

@@ -24,7 +24,8 @@ impl TimeoutStore {
     async fn within<T>(
         &self,
         limit: Duration,
-        (action, key): (&'static str, &str),
+        action: &'static str,
+        key: &str,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         tokio::time::timeout(limit, request).await.unwrap_or_else(|_| {
@@ -45,30 +46,30 @@ impl ObjectStore for TimeoutStore {
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<Bytes> {
-        self.within(self.get, ("get", key), self.inner.get(key, request)).await
+        self.within(self.get, "get", key, self.inner.get(key, request)).await
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {
-        self.within(self.put, ("put", key), self.inner.put(key, body, tier)).await
+        self.within(self.put, "put", key, self.inner.put(key, body, tier)).await
     }
 
     async fn delete(&self, key: &str) -> Result<()> {
-        self.within(self.put, ("delete", key), self.inner.delete(key)).await
+        self.within(self.put, "delete", key, self.inner.delete(key)).await
     }
 
     async fn head(&self, key: &str) -> Result<Object> {
-        self.within(self.get, ("head", key), self.inner.head(key)).await
+        self.within(self.get, "head", key, self.inner.head(key)).await
     }
 
     /// A listing may take several requests, each with the timeout of one.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Object>> {
         let pages = u32::try_from(limit.div_ceil(1000).max(1)).unwrap_or(u32::MAX);
         let time = self.get.saturating_mul(pages);
-        self.within(time, ("list", prefix), self.inner.list(prefix, after, limit)).await
+        self.within(time, "list", prefix, self.inner.list(prefix, after, limit)).await
     }
 
     async fn create(&self) -> Result<()> {
-        self.within(self.put, ("create", ""), self.inner.create()).await
+        self.within(self.put, "create", "", self.inner.create()).await
     }
 
     fn has_cheap_ranges(&self) -> bool {
