@@ -1,7 +1,7 @@
-//! Reading: from memory, from the disk cache, from the store, each beside its plain limit.
+//! Reads from memory, from the disk cache and from the store, each compared with its plain limit.
 //!
-//! `cargo bench --bench read`, or with part of a name, such as `memory/sequential`. The table in the
-//! end has all that was run.
+//! `cargo bench --bench read`, or with a part of a name, such as `memory/sequential`. The table at
+//! the end shows all results.
 
 #[allow(dead_code, reason = "each bench uses its own part of this")]
 mod baseline;
@@ -41,7 +41,7 @@ use baseline::{Comparison, encryption, plain_s3};
 
 /// Bytes of the file.
 const FILE: usize = 64 * MIB;
-/// Blocks that a plain client fetches at once: as far as a stream is read ahead.
+/// Blocks that a plain client fetches at once: as far as a stream reads ahead.
 const AT_ONCE: usize = 8;
 
 /// How a file is read.
@@ -69,13 +69,13 @@ impl Pattern {
         offsets
     }
 
-    /// Bytes of one run: one pass over the file, or an eighth of it where each request goes its way.
+    /// Bytes of one run: one pass over the file, or an eighth of it for random requests.
     fn bytes(self) -> u64 {
         if self.random { FILE as u64 / 8 } else { FILE as u64 }
     }
 
-    /// What a plain client asks for: whole blocks ahead of a stream, or one range after the other.
-    fn plan(self) -> plain_s3::Plan {
+    /// What a plain client requests: whole blocks ahead of a stream, or one range after the other.
+    fn plan(self) -> bare::Plan {
         if self.random {
             return plain_s3::Plan::Ranges(self.offsets(), self.request);
         }
@@ -96,8 +96,8 @@ fn main() -> Result<()> {
         cold_files(&mut beside, pattern, &bytes, folder.path())?;
         cold_s3(&mut beside, pattern, &bytes, &server)?;
     }
-    packed(&mut beside, &bytes, "lz4", Compression::Lz4)?;
-    packed(&mut beside, &bytes, "zstd", Compression::Zstd)?;
+    compressed(&mut beside, &bytes, "lz4", Compression::Lz4)?;
+    compressed(&mut beside, &bytes, "zstd", Compression::Zstd)?;
     for (name, cipher) in CIPHERS {
         encrypted(&mut beside, &bytes, name, cipher)?;
     }
@@ -139,7 +139,7 @@ fn disk(
         ..VolumeParts::cold(Arc::new(MemStore::default()))
     };
     let reader = prepare(beside, choice, bytes)?;
-    // A block is dropped if the disk cannot follow; what is read again is kept again.
+    // The cache drops blocks if the disk is too slow; reading them again caches them again.
     let refill = reading(&reader, PATTERNS[1]);
     for _ in 0..100 {
         if count_blocks(&dir)? == FILE / BLOCK {
@@ -203,9 +203,9 @@ fn cold_s3(
     Ok(())
 }
 
-/// Blocks that are compressed, from memory.
-fn packed(
-    beside: &mut Comparison,
+/// Compressed blocks, from memory.
+fn compressed(
+    beside: &mut Beside,
     bytes: &Arc<[u8]>,
     name: &str,
     compression: Compression,
@@ -213,20 +213,21 @@ fn packed(
     let choice = VolumeParts { compression, ..VolumeParts::cold(Arc::new(MemStore::default())) };
     let reader = prepare(beside, choice, bytes)?;
     let ours = reading(&reader, PATTERNS[1]);
-    let bodies = bytes.chunks(BLOCK).map(|block| compression.pack(Bytes::copy_from_slice(block)));
+    let bodies =
+        bytes.chunks(BLOCK).map(|block| compression.compress(Bytes::copy_from_slice(block)));
     let bodies: Vec<Bytes> = bodies.collect::<Result<_, _>>().map_err(anyhow::Error::msg)?;
     let plain = move || {
         for body in &bodies {
-            let _ = black_box(compression.unpack(body.clone(), BLOCK));
+            let _ = black_box(compression.decompress(body.clone(), BLOCK));
         }
         ready(())
     };
     let name = format!("store mem, {name}, {}", PATTERNS[1].name);
-    beside.pair(&name, FILE as u64, ours, ("unpacking alone", plain), || ready(()));
+    beside.pair(&name, FILE as u64, ours, ("decompression alone", plain), || ready(()));
     Ok(())
 }
 
-/// Blocks that are encrypted, from memory.
+/// Encrypted blocks, from memory.
 fn encrypted(
     beside: &mut Comparison,
     bytes: &Arc<[u8]>,
@@ -258,8 +259,8 @@ fn encrypted(
     Ok(())
 }
 
-/// A volume with the file in it, opened.
-fn prepare(beside: &Comparison, choice: VolumeParts, bytes: &[u8]) -> Result<Arc<Opened>> {
+/// Creates a volume with the file, and opens it.
+fn prepare(beside: &Beside, choice: Choice, bytes: &[u8]) -> Result<Arc<Opened>> {
     beside.runtime().block_on(async {
         let place = BenchVolume::new(choice).await?;
         place.fill(bytes, MIB).await?;
@@ -274,8 +275,8 @@ struct Opened {
     _place: Arc<BenchVolume>,
 }
 
-/// One pass over the file, as a mount makes it: what can be answered at once is, and the answer is
-/// copied to whoever asked.
+/// Reads the file once, as a mount does: data that is available at once is returned at once, and
+/// then copied to the caller.
 fn reading(
     opened: &Arc<Opened>,
     pattern: Pattern,
@@ -340,7 +341,7 @@ fn preading(
     }
 }
 
-/// The files of full blocks below a folder.
+/// Opens the files of full blocks below a directory.
 fn open_blocks(dir: &Path) -> Result<Arc<Vec<File>>> {
     let mut paths = Vec::new();
     find_blocks(dir, &mut paths)?;

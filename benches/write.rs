@@ -1,7 +1,7 @@
-//! Writing: into each store, packed and encrypted, each beside its plain limit.
+//! Writes to each store, also compressed and encrypted, each compared with its plain limit.
 //!
-//! `cargo bench --bench write`, or with part of a name. A run writes a file, flushes it, and counts
-//! until all of it is in the store.
+//! `cargo bench --bench write`, or with a part of a name. A run writes a file, flushes it, and ends
+//! when all of it is in the store.
 
 #[allow(dead_code, reason = "each bench uses its own part of this")]
 mod baseline;
@@ -38,7 +38,7 @@ use baseline::{Comparison, encryption, plain_s3};
 
 /// Bytes of the file.
 const FILE: usize = 64 * MIB;
-/// Uploads at once, as by default.
+/// Concurrent uploads, as by default.
 const AT_ONCE: usize = 20;
 
 #[derive(Clone, Copy)]
@@ -56,17 +56,17 @@ const PATTERNS: [Pattern; 4] = [
 ];
 
 impl Pattern {
-    /// Bytes of one run: all of the file, or an eighth of it where each request is a slice of its own.
+    /// Bytes of one run: all of the file, or an eighth of it if each request is a slice of its own.
     fn bytes(self) -> usize {
         if self.random { FILE / 8 } else { FILE }
     }
 
-    /// Bytes of an object: what is written at random does not grow into whole blocks.
+    /// Bytes of an object: random writes do not grow into whole blocks.
     fn object(self) -> usize {
         if self.random { self.request } else { BLOCK }
     }
 
-    /// What a plain client writes: as many bytes in objects as large.
+    /// What a plain client writes: as many bytes, in objects of the same size.
     fn bodies(self, bytes: &[u8]) -> Arc<[Bytes]> {
         bytes[..self.bytes()].chunks(self.object()).map(Bytes::copy_from_slice).collect()
     }
@@ -85,8 +85,9 @@ fn main() -> Result<()> {
         run(
             &mut beside,
             &name,
-            VolumeParts::cold(objects),
-            (pattern, &bytes),
+            Choice::cold(objects),
+            pattern,
+            &bytes,
             ("memcpy", copying(pattern.bodies(&bytes))),
         )?;
 
@@ -94,13 +95,7 @@ fn main() -> Result<()> {
         let spec = Spec::new("file", &format!("{}/", dir.display()));
         let name = format!("store file, {}", pattern.name);
         let plain = ("files, synced", filing(pattern.bodies(&bytes), folder.path()));
-        run(
-            &mut beside,
-            &name,
-            VolumeParts::cold(jfs::object::open(&spec)?),
-            (pattern, &bytes),
-            plain,
-        )?;
+        run(&mut beside, &name, Choice::cold(jfs::object::open(&spec)?), pattern, &bytes, plain)?;
 
         let bucket = format!("write-{}", Uuid::new_v4());
         let spec = server.spec(&bucket);
@@ -109,8 +104,8 @@ fn main() -> Result<()> {
         let plain =
             move || plain_s3::write(client.clone(), bucket.clone(), Arc::clone(&bodies), AT_ONCE);
         let name = format!("store s3, {}", pattern.name);
-        let choice = VolumeParts::cold(jfs::object::open(&spec)?);
-        run(&mut beside, &name, choice, (pattern, &bytes), ("bare client", plain))?;
+        let choice = Choice::cold(jfs::object::open(&spec)?);
+        run(&mut beside, &name, choice, pattern, &bytes, ("bare client", plain))?;
     }
     writeback(&mut beside, &bytes, folder.path())?;
     packed(&mut beside, &bytes)?;
@@ -139,7 +134,8 @@ fn writeback(beside: &mut Comparison, bytes: &Arc<[u8]>, folder: &Path) -> Resul
         beside,
         &name,
         choice,
-        (PATTERNS[1], bytes),
+        PATTERNS[1],
+        bytes,
         ("files, synced", filing(PATTERNS[1].bodies(bytes), folder)),
     )
 }
@@ -151,12 +147,12 @@ fn packed(beside: &mut Comparison, bytes: &Arc<[u8]>) -> Result<()> {
         let bodies = PATTERNS[1].bodies(bytes);
         let plain = move || {
             for body in bodies.iter() {
-                let _ = black_box(compression.pack(body.clone()));
+                let _ = black_box(compression.compress(body.clone()));
             }
             ready(())
         };
         let name = format!("store mem, {name}, {}", PATTERNS[1].name);
-        run(beside, &name, choice, (PATTERNS[1], bytes), ("packing alone", plain))?;
+        run(beside, &name, choice, PATTERNS[1], bytes, ("compression alone", plain))?;
     }
     Ok(())
 }
@@ -175,17 +171,18 @@ fn encrypted(beside: &mut Comparison, bytes: &Arc<[u8]>) -> Result<()> {
         };
         let name = format!("store mem, {name}, {}", PATTERNS[1].name);
         let plain = ("the cipher alone", plain);
-        run(beside, &name, VolumeParts::cold(objects), (PATTERNS[1], bytes), plain)?;
+        run(beside, &name, Choice::cold(objects), PATTERNS[1], bytes, plain)?;
     }
     Ok(())
 }
 
-/// Writes a file over and over, and clears the store in between.
+/// Writes a file again and again, and clears the store in between.
 fn run<P, B>(
     beside: &mut Comparison,
     name: &str,
-    choice: VolumeParts,
-    (pattern, bytes): (Pattern, &Arc<[u8]>),
+    choice: Choice,
+    pattern: Pattern,
+    bytes: &Arc<[u8]>,
     plain: (&'static str, P),
 ) -> Result<()>
 where
@@ -215,7 +212,7 @@ where
     let tidy = move || -> Pass {
         let (objects, store) = (Arc::clone(&objects), Arc::clone(&store));
         Box::pin(async move {
-            // Nothing of one run goes on in the next.
+            // No run continues into the next.
             let _ = store.flush_staged().await;
             clear(objects).await;
         })
@@ -238,14 +235,14 @@ fn copying(
     bodies: Arc<[Bytes]>,
 ) -> impl Fn() -> std::future::Ready<()> + Clone + Send + 'static + use<> {
     move || {
-        // Kept to the end, as a store keeps it: memory that is used again costs less.
+        // Kept to the end, as a store does: reused memory costs less.
         let kept: Vec<Vec<u8>> = bodies.iter().map(|body| body.to_vec()).collect();
         black_box(kept);
         ready(())
     }
 }
 
-/// Each block a file of its own that is there, name and all, whatever happens to the machine.
+/// Writes each block as a file that survives a crash of the machine, name included.
 fn filing(
     bodies: Arc<[Bytes]>,
     folder: &Path,

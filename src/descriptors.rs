@@ -1,37 +1,38 @@
-//! File descriptors: how many the process may have, and what share of them each use may take.
+//! The limit on open file descriptors, and the share of it that each use may take.
 //!
-//! Whoever opens many at once asks here, so that a low limit makes things slower and not fail.
+//! Code that opens many at once takes its limit from here, so that a low limit makes it slower
+//! instead of making it fail.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// For everything that is few: mounts, metadata, listeners, logs, directories.
+/// Reserved for uses that need few: mounts, metadata, listeners, logs, directories.
 const RESERVED: usize = 64;
 
-/// More than is ever used, for no limit at all.
+/// Stands for no limit; more than is ever used.
 const UNLIMITED: u64 = 1 << 20;
 
-/// Lets the process have as many as it is allowed to have. To be called once, at the start.
+/// Raises the soft limit to the hard limit. Must be called once, at the start.
 pub fn raise() {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
         return;
     }
     limit.current = limit.maximum;
-    // Where it is not allowed, the limit stays, and the shares below are smaller.
+    // If that is not allowed, the limit stays and the shares below are smaller.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// Connections to one store of objects.
+/// Returns the maximum number of connections to one object store.
 pub fn connections() -> usize {
     share(8, 8, 1024)
 }
 
-/// Files of the cache that stay open.
+/// Returns the maximum number of open cache files.
 pub fn cache_files() -> usize {
     share(8, 8, 256)
 }
 
-/// Threads that work with files, each with one or two open.
+/// Returns the maximum number of blocking threads, each of which opens one or two files.
 pub fn blocking_threads() -> usize {
     share(6, 8, 64)
 }
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_fit_into_a_low_limit_and_are_large_in_a_high_one() {
+    fn shares_fit_a_low_limit_and_are_large_for_a_high_one() {
         let shares = |limit| {
             [share_of(limit, 8, 8, 1024), share_of(limit, 8, 8, 256), share_of(limit, 6, 8, 64)]
         };

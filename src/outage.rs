@@ -1,4 +1,4 @@
-//! Outages: a line in the log when something cannot be reached, and one when it is back, however many
+//! Outages: one log line when a service becomes unreachable, and one when it is back, however many
 //! requests fail in between.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,96 +9,98 @@ use tracing::{info, warn};
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// What fails for less is made good by trying again, and nobody needs to know.
-const SHORT: Duration = Duration::from_secs(2);
+/// Shorter failures are hidden by retries and are not logged.
+const MIN_DURATION: Duration = Duration::from_secs(2);
 
-/// Something that works only now and then is told of no more often than this.
-const QUIET: Duration = Duration::from_mins(1);
+/// A service that fails intermittently is logged no more often than this.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Whether something works, by what is heard of each request.
+/// Tracks whether a service works, from the outcome of each request.
 #[derive(Debug)]
 pub struct Outage {
-    words: Words,
-    /// Spares those who do well the lock.
+    messages: Messages,
+    /// Lets successful requests skip the lock.
     is_on: AtomicBool,
     state: Mutex<State>,
 }
 
-/// What the log says.
+/// The log lines for a failure and a recovery.
 #[derive(Debug, Clone, Copy)]
-pub struct Words {
+pub struct Messages {
     pub fails: &'static str,
     pub works: &'static str,
 }
 
-/// Of a store of metadata, whichever it is.
-pub const METADATA: Words =
-    Words { fails: "the metadata cannot be reached", works: "the metadata can be reached again" };
+/// For a metadata engine.
+pub const METADATA: Messages = Messages {
+    fails: "the metadata cannot be reached",
+    works: "the metadata can be reached again",
+};
 
-/// Of a store of objects.
-pub const OBJECTS: Words =
-    Words { fails: "the object store fails", works: "the object store works again" };
+/// For an object store.
+pub const OBJECTS: Messages =
+    Messages { fails: "the object store fails", works: "the object store works again" };
 
 #[derive(Debug, Default)]
 struct State {
-    /// The first failure since something went well.
+    /// The first failure since the last success.
     since: Option<Instant>,
-    /// Whether this outage was told.
-    is_told: bool,
-    /// When one was told last.
+    /// Whether this outage was logged.
+    is_logged: bool,
+    /// When an outage was last logged.
     last: Option<Instant>,
 }
 
 impl Outage {
-    pub fn new(words: Words) -> Self {
-        Self { words, is_on: AtomicBool::new(false), state: Mutex::default() }
+    pub fn new(messages: Messages) -> Self {
+        Self { messages, is_on: AtomicBool::new(false), state: Mutex::default() }
     }
 
-    /// A request has failed and will be made again. The cause names the place.
+    /// Records a failed request that will be retried. The cause names the place.
     pub fn failed(&self, cause: &dyn std::fmt::Display) {
         let mut state = self.lock();
         self.is_on.store(true, Ordering::Relaxed);
         let since = *state.since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= SHORT {
-            self.tell(&mut state, cause);
+        if since.elapsed() >= MIN_DURATION {
+            self.log(&mut state, cause);
         }
     }
 
-    /// A request has failed for good: somebody is told that it did.
+    /// Records a request that failed for good, whose caller gets the error.
     pub fn gave_up(&self, cause: &dyn std::fmt::Display) {
         let mut state = self.lock();
         self.is_on.store(true, Ordering::Relaxed);
         state.since.get_or_insert_with(Instant::now);
-        self.tell(&mut state, cause);
+        self.log(&mut state, cause);
     }
 
-    /// Something went well.
-    pub fn worked(&self, place: &str) {
+    /// Records a success.
+    pub fn succeeded(&self, place: &str) {
         if !self.is_on() {
             return;
         }
         let mut state = self.lock();
         self.is_on.store(false, Ordering::Relaxed);
         let Some(since) = state.since.take() else { return };
-        if std::mem::take(&mut state.is_told) {
+        if std::mem::take(&mut state.is_logged) {
             let lasted = since.elapsed().as_secs_f64();
-            info!(place, "{}, after {lasted:.1} s", self.words.works);
+            info!(place, "{}, after {lasted:.1} s", self.messages.works);
         }
     }
 
-    /// Whether something has failed since anything went well.
+    /// Whether a request has failed since the last success.
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    fn tell(&self, state: &mut State, cause: &dyn std::fmt::Display) {
-        let is_recent = state.last.is_some_and(|last| last.elapsed() < QUIET);
-        if state.is_told || is_recent {
+    fn log(&self, state: &mut State, cause: &dyn std::fmt::Display) {
+        let is_recent = state.last.is_some_and(|last| last.elapsed() < LOG_INTERVAL);
+        if state.is_logged || is_recent {
             return;
         }
-        state.is_told = true;
+        state.is_logged = true;
         state.last = Some(Instant::now());
-        warn!("{}: {cause}", self.words.fails);
+        warn!("{}: {cause}", self.messages.fails);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -139,7 +141,7 @@ pub mod testing {
     }
 
     impl Log {
-        /// What this thread logs, while the guard lives.
+        /// Captures the log of this thread while the guard exists.
         pub fn begin() -> (Self, DefaultGuard) {
             let log = Self::default();
             let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone());
@@ -159,7 +161,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_outage_is_one_line_and_its_end_another() {
+    async fn an_outage_is_logged_once_and_its_end_once() {
         let (log, _guard) = Log::begin();
         let outage = Outage::new(METADATA);
         for _ in 0..100 {
@@ -167,8 +169,8 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         assert!(outage.is_on());
-        outage.worked("redis://h/1");
-        outage.worked("redis://h/1");
+        outage.succeeded("redis://h/1");
+        outage.succeeded("redis://h/1");
         let lines = log.lines();
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(
@@ -179,24 +181,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_soon_made_good_is_not_told() {
+    async fn short_failures_are_not_logged() {
         let (log, _guard) = Log::begin();
         let outage = Outage::new(METADATA);
         for _ in 0..1000 {
             outage.failed(&"status 503");
             tokio::time::sleep(Duration::from_millis(100)).await;
-            outage.worked("s3://b/");
+            outage.succeeded("s3://b/");
         }
         assert_eq!(log.lines(), [""; 0]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_fails_over_and_over_is_told_now_and_then() {
+    async fn repeated_outages_are_logged_once_a_minute() {
         let (log, _guard) = Log::begin();
         let outage = Outage::new(METADATA);
         for _ in 0..600 {
             outage.gave_up(&"status 403");
-            outage.worked("s3://b/");
+            outage.succeeded("s3://b/");
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         assert_eq!(log.lines().len(), 20, "ten minutes, two lines each");

@@ -1,4 +1,4 @@
-//! A pace: bytes per second that may pass, for whoever has to be held back.
+//! A rate limit in bytes per second.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,28 +6,28 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// How much of quiet time counts.
+/// How much unused time may be made up for.
 const SAVED: Duration = Duration::from_millis(100);
 
-/// Who comes takes what he needs at once, on credit if he must, and waits until the credit is paid
-/// back; those who come later wait behind him. So the order is fair, a body larger than a second's
-/// worth is no special case, and nobody polls.
+/// A caller takes what it needs at once, in advance if necessary, and waits until the rate has
+/// caught up; later callers wait behind it. So the order is fair, a body larger than a second's
+/// worth needs no special case, and no one polls.
 #[derive(Debug)]
 pub struct RateLimit {
-    /// 0 for no limit.
+    /// Bytes per second; 0 for no limit.
     per_second: AtomicU64,
-    /// When everything taken so far is paid for. It never lies further back than a moment's worth:
-    /// what was not used in quiet times is gone.
+    /// The time at which the rate has caught up with everything taken so far. Never further back
+    /// than [`SAVED`]: unused time beyond that is lost.
     paid: Mutex<Instant>,
 }
 
 impl RateLimit {
-    /// 0 stands for no limit.
+    /// 0 is no limit.
     pub fn new(bytes_per_second: u64) -> Self {
         Self { per_second: AtomicU64::new(bytes_per_second), paid: Mutex::new(Instant::now()) }
     }
 
-    /// Another pace from now on; what was taken on credit is paid back as agreed then.
+    /// Changes the rate. What was taken before is still charged at the old rate.
     pub fn set(&self, bytes_per_second: u64) {
         self.per_second.store(bytes_per_second, Ordering::Relaxed);
     }
@@ -36,7 +36,7 @@ impl RateLimit {
         self.per_second.load(Ordering::Relaxed) > 0
     }
 
-    /// Waits until this many bytes may pass.
+    /// Waits until this many bytes are allowed.
     pub async fn acquire(&self, bytes: u64) {
         let per_second = self.per_second.load(Ordering::Relaxed);
         if per_second == 0 {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_pace_can_be_changed_while_it_is_kept() {
+    async fn the_rate_can_be_changed_while_in_use() {
         let limit = RateLimit::new(1000);
         let start = Instant::now();
         limit.acquire(2100).await;

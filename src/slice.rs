@@ -1,4 +1,4 @@
-//! Slices by name: the one thing that metadata and data both speak of.
+//! Slice ids and sizes, which metadata and data have in common.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ impl fmt::Display for SliceId {
     }
 }
 
-/// A slice by what names its objects: the id and the full size.
+/// The id and the full size of a slice, which determine the keys of its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SliceSize {
     pub id: SliceId,

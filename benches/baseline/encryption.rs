@@ -11,7 +11,7 @@ use ring::aead::{AES_256_GCM, Algorithm, CHACHA20_POLY1305, LessSafeKey, Unbound
 pub const CIPHERS: [(&str, &Algorithm); 2] =
     [("aes256gcm-rsa", &AES_256_GCM), ("chacha20-rsa", &CHACHA20_POLY1305)];
 
-const KEY: &str = include_str!("../../src/object/encrypt/golden/pkcs1.pem");
+const KEY: &str = include_str!("../../src/object/wrappers/encrypt/golden/pkcs1.pem");
 
 /// Returns a store that encrypts its objects.
 pub fn encrypted(objects: Arc<dyn ObjectStore>, algo: &str) -> Result<Arc<dyn ObjectStore>> {

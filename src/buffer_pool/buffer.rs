@@ -1,4 +1,4 @@
-//! A buffer: bytes that are put in, and then handed on as they are.
+//! A buffer that is filled and then shared without a copy.
 
 use std::ops::{Deref, DerefMut, Range};
 
@@ -7,20 +7,20 @@ use bytes::Bytes;
 use super::pool::{POOL, zeroed};
 use super::{SIZE, SMALLEST};
 
-/// Larger ones hold no more memory than they were asked for, since they may stay for long.
+/// Larger buffers are not rounded up, since they may be held for long.
 const ROUNDED_BELOW: usize = 2 << 20;
 
-/// Bytes in memory that comes from the pool and goes back there, however they are shared meanwhile.
+/// Bytes in memory from the pool, which returns there when the last reference is dropped.
 #[derive(Debug, Default)]
 pub struct Buffer {
     memory: Vec<u8>,
-    /// What of the memory may be used.
+    /// The usable part of the memory.
     room: Range<usize>,
     len: usize,
 }
 
 impl Buffer {
-    /// Empty, with room for so many bytes.
+    /// Creates an empty buffer with room for `capacity` bytes.
     pub fn with_capacity(capacity: usize) -> Self {
         if capacity < SMALLEST {
             return Self { memory: vec![0; capacity], room: 0..capacity, len: 0 };
@@ -31,7 +31,8 @@ impl Buffer {
         Self { memory, room: begin..begin + capacity, len: 0 }
     }
 
-    /// As [`Buffer::with_capacity`]; nothing if the system has no memory. For numbers from outside.
+    /// Creates a buffer as [`Buffer::with_capacity`] does, or returns `None` if there is no memory.
+    /// For sizes that come from outside.
     pub fn try_with_capacity(capacity: usize) -> Option<Self> {
         let rounded = if capacity < SMALLEST { capacity } else { capacity.checked_add(SIZE)? };
         let memory = if rounded > capacity && is_common(capacity) {
@@ -43,17 +44,17 @@ impl Buffer {
         Some(Self { memory, room: begin..begin + capacity, len: 0 })
     }
 
-    /// As [`Buffer::exactly`]; nothing if the system has no memory.
+    /// Creates a buffer as [`Buffer::exactly`] does, or returns `None` if there is no memory.
     pub fn try_exactly(len: usize) -> Option<Self> {
         let mut buffer = Self::try_with_capacity(len)?;
         buffer.len = len;
         Some(buffer)
     }
 
-    /// Full of whatever was in the memory, to be overwritten. Not for what stays: it may hold twice
-    /// the memory.
+    /// Creates a buffer of `len` bytes with arbitrary content, to be overwritten. Not for
+    /// long-lived buffers: it may hold twice the memory.
     pub fn scratch(len: usize) -> Self {
-        // Of few sizes, so that they fit again.
+        // Rounded to few sizes, so that the memory can be reused.
         let is_rounded = (SMALLEST..=ROUNDED_BELOW).contains(&len);
         let capacity = if is_rounded { len.next_power_of_two() } else { len };
         let mut buffer = Self::with_capacity(capacity);
@@ -61,7 +62,7 @@ impl Buffer {
         buffer
     }
 
-    /// As [`Buffer::scratch`], and holds no more memory than that.
+    /// Creates a buffer as [`Buffer::scratch`] does, without rounding up.
     pub fn exactly(len: usize) -> Self {
         let mut buffer = Self::with_capacity(len);
         buffer.len = len;
@@ -72,7 +73,7 @@ impl Buffer {
         self.room.len()
     }
 
-    /// Puts bytes behind those that are there, with more memory if it must.
+    /// Appends bytes, reallocating if necessary.
     pub fn extend(&mut self, bytes: &[u8]) {
         let needed = self.len + bytes.len();
         if needed > self.capacity() {
@@ -83,7 +84,7 @@ impl Buffer {
         self.append(bytes);
     }
 
-    /// As [`Buffer::extend`]; nothing if the system has no memory.
+    /// Appends as [`Buffer::extend`] does, or returns `None` if there is no memory.
     pub fn try_extend(&mut self, bytes: &[u8]) -> Option<()> {
         let needed = self.len.checked_add(bytes.len())?;
         if needed > self.capacity() {
@@ -95,14 +96,14 @@ impl Buffer {
         Some(())
     }
 
-    /// There is room.
+    /// The caller has made room.
     fn append(&mut self, bytes: &[u8]) {
         let begin = self.room.start + self.len;
         self.memory[begin..begin + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
     }
 
-    /// The bytes, to be shared. The memory is free when the last part of them is dropped.
+    /// Returns the bytes, to be shared. The memory is released when the last reference is dropped.
     pub fn freeze(self) -> Bytes {
         if self.is_empty() { Bytes::new() } else { Bytes::from_owner(self) }
     }
@@ -112,12 +113,12 @@ impl Buffer {
     }
 }
 
-/// Where the first page of some memory begins.
+/// Returns the offset of the first page boundary.
 fn first_page(memory: &[u8]) -> usize {
     memory.as_ptr().addr().next_multiple_of(SIZE) - memory.as_ptr().addr()
 }
 
-/// Whether others are likely to need as much. Blocks are of such sizes.
+/// Whether other buffers are likely to have the same size, as those of blocks do.
 fn is_common(capacity: usize) -> bool {
     capacity.is_power_of_two()
 }
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_those_put_in_and_stay_where_they_are() {
+    fn bytes_are_those_appended_and_are_not_moved() {
         for length in LENGTHS {
             let mut buffer = Buffer::with_capacity(length);
             assert!(buffer.is_empty() && buffer.capacity() == length);
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scratch_is_as_long_as_asked() {
+    fn a_scratch_buffer_has_the_requested_length() {
         for length in LENGTHS {
             let mut scratch = Buffer::scratch(length);
             assert_eq!(scratch.len(), length);
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_still_held_are_never_written_over() {
+    fn bytes_that_are_still_referenced_are_never_overwritten() {
         let mut first = Buffer::scratch(SMALLEST);
         first.fill(1);
         let held = first.freeze().slice(10..SMALLEST);

@@ -1,22 +1,22 @@
-//! The pool: memory that nobody uses, kept for who needs some of the same size.
+//! The pool: unused memory, kept for the next buffer of the same size.
 
 use std::time::{Duration, Instant};
 
 use crate::sync::{Mutex, MutexGuard};
 
-/// Bytes that are kept at most, unless it is said otherwise.
+/// Default limit on pooled bytes.
 const KEPT: usize = 32 << 20;
-/// What was not needed for so long goes back to the system.
+/// Memory unused for this long is returned to the system.
 const LONG: Duration = Duration::from_secs(5);
 
-/// That of the process.
+/// The pool of this process.
 pub static POOL: Pool = Pool::new();
 
 pub struct Pool(Mutex<Free>);
 
 struct Free {
     kept: usize,
-    /// What was used last is last.
+    /// The most recently used memory is last.
     memory: Vec<(Instant, Vec<u8>)>,
     bytes: usize,
 }
@@ -26,19 +26,19 @@ impl Pool {
         Self(Mutex::new(Free { kept: KEPT, memory: Vec::new(), bytes: 0 }))
     }
 
-    /// Memory of exactly this size, with anything in it.
+    /// Returns memory of exactly this size, with arbitrary content.
     pub fn take(&self, size: usize) -> Vec<u8> {
         self.find(size).unwrap_or_else(|| vec![0; size])
     }
 
-    /// As [`Pool::take`]; nothing if the system has no memory.
+    /// Takes memory as [`Pool::take`] does, or returns `None` if there is no memory.
     pub fn try_take(&self, size: usize) -> Option<Vec<u8>> {
         self.find(size).or_else(|| zeroed(size))
     }
 
     fn find(&self, size: usize) -> Option<Vec<u8>> {
         let mut free = self.lock();
-        // What was used last is likely to be in the processor's cache.
+        // The most recently used memory is likely to be in the processor's cache.
         let found = free.memory.iter().rposition(|(_, memory)| memory.len() == size);
         let found = found.map(|at| free.memory.remove(at).1);
         if found.is_some() {
@@ -48,7 +48,7 @@ impl Pool {
         found
     }
 
-    /// What was kept longest goes if that is too much.
+    /// Returns memory to the pool. Beyond the limit, the oldest memory is freed.
     pub fn put_back(&self, memory: Vec<u8>) {
         let mut free = self.lock();
         free.bytes += memory.len();
@@ -59,7 +59,7 @@ impl Pool {
             free.bytes -= oldest.len();
             gone.push(oldest);
         }
-        // It may take the system a while to take it.
+        // Freed outside the lock: that may take a while.
         drop(free);
     }
 
@@ -76,7 +76,7 @@ impl Pool {
     }
 }
 
-/// So many zeros; nothing if the system has no memory.
+/// Returns zeroed memory, or `None` if there is none.
 pub fn zeroed(size: usize) -> Option<Vec<u8>> {
     let mut memory = Vec::new();
     memory.try_reserve_exact(size).ok()?;
@@ -84,12 +84,12 @@ pub fn zeroed(size: usize) -> Option<Vec<u8>> {
     Some(memory)
 }
 
-/// From now on so many bytes are kept at most.
+/// Limits the pooled bytes.
 pub fn set_limit(bytes: usize) {
     POOL.lock().kept = bytes;
 }
 
-/// Gives back to the system what nobody has needed for a while. To be called now and then.
+/// Returns memory that was not used for a while to the system. To be called periodically.
 pub fn release_idle() {
     POOL.release_idle(LONG);
 }
@@ -101,7 +101,7 @@ mod tests {
     const SIZE: usize = 1 << 20;
 
     #[test]
-    fn memory_is_used_again_by_who_needs_as_much() {
+    fn memory_is_reused_for_the_same_size() {
         let pool = Pool::new();
         let memory = pool.take(SIZE);
         let place = memory.as_ptr().addr();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn of_more_than_is_kept_the_newest_stays() {
+    fn beyond_the_limit_the_newest_memory_stays() {
         let pool = Pool::new();
         for _ in 0..2 * KEPT / SIZE {
             pool.put_back(vec![1; SIZE]);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_goes_back_to_the_system() {
+    fn unused_memory_is_returned_to_the_system() {
         let pool = Pool::new();
         pool.put_back(vec![7; SIZE]);
         pool.release_idle(Duration::from_hours(1));

@@ -137,7 +137,7 @@ impl ObjectStore for TestBucket {
         let passed = self.pass(key, "read").await;
         self.gets_now.fetch_sub(1, Ordering::SeqCst);
         passed?;
-        self.mem.get(key, wanted).await
+        self.mem.get(key, request).await
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {

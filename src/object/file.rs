@@ -1,9 +1,9 @@
-//! Objects as files of a directory: a key is a path below it.
+//! Objects as files in a directory: a key is a path below it.
 //!
-//! A body is written to a temporary file beside its place and renamed, so an object is there whole
-//! or not at all. File system calls block, so they run on threads made for that, a few at a time.
+//! A body is written to a temporary file in the same directory and renamed, so objects appear
+//! atomically. File system calls block, so they run on blocking threads, a few at a time.
 
-mod walk;
+mod listing;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -21,11 +21,11 @@ use super::{Object, ObjectStore};
 use crate::buffer_pool;
 use crate::error::{Error, Result};
 
-/// Calls at the same time; the rest wait without a thread.
+/// Concurrent calls. Further ones wait without a thread.
 const MAX_CALLS: usize = 32;
 
-/// Bytes of a name that its temporary file keeps: names may have 255.
-const KEPT_NAME: usize = 200;
+/// Bytes of the name that the name of its temporary file keeps; names have at most 255.
+const MAX_KEPT_NAME: usize = 200;
 
 pub struct FileStore {
     disk: Arc<Disk>,
@@ -33,16 +33,16 @@ pub struct FileStore {
     calls: Arc<Semaphore>,
 }
 
-/// What the blocking calls need.
+/// The state that blocking calls need.
 struct Disk {
-    /// What paths begin with, usually a directory with a slash at its end.
+    /// The prefix of all paths, usually a directory with a trailing slash.
     root: String,
     sync: bool,
 }
 
 impl FileStore {
-    /// With `sync`, an object counts as stored once it is on the disk: what `fsync` promises then
-    /// also holds if the power fails.
+    /// With `sync`, an object counts as stored once it is on the disk, so that the promise of
+    /// `fsync` also holds after a power failure.
     pub fn new(root: &str, sync: bool) -> Result<Self> {
         if !root.starts_with('/') {
             return Err(Error::BadInput(format!("bucket {root:?} is not an absolute path")));
@@ -117,7 +117,8 @@ impl ObjectStore for FileStore {
 
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Object>> {
         let (from, behind) = (prefix.to_owned(), after.to_owned());
-        self.call("list", prefix, move |disk| walk::list(&disk.root, &from, &behind, limit)).await
+        self.call("list", prefix, move |disk| listing::list(&disk.root, &from, &behind, limit))
+            .await
     }
 
     async fn create(&self) -> Result<()> {
@@ -130,8 +131,8 @@ impl ObjectStore for FileStore {
 }
 
 impl Disk {
-    /// The path of a key. One that could lead out of the root, or that two keys would share, is
-    /// refused.
+    /// Returns the path of a key. Refuses a key that could lead out of the root, or whose path
+    /// another key would share.
     fn path(&self, key: &str) -> Result<PathBuf> {
         let dir = key.strip_suffix('/').unwrap_or(key);
         let odd = |part: &str| matches!(part, "" | "." | "..") || part.contains('\0');
@@ -153,7 +154,7 @@ impl Disk {
         };
         let done = self.fill(file, body).and_then(|()| fs::rename(&temporary, path));
         if done.is_err() {
-            // Its own failure says nothing that the first one does not.
+            // A second failure would tell nothing new.
             let _ = fs::remove_file(&temporary);
         }
         done?;
@@ -165,7 +166,7 @@ impl Disk {
         if self.sync { file.sync_data() } else { Ok(()) }
     }
 
-    /// Makes a directory and those above it, and with `sync` writes down their names.
+    /// Creates a directory and its parents, and with `sync` syncs their names.
     fn make_dir(&self, dir: &Path) -> io::Result<()> {
         let missing: Vec<&Path> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
         fs::DirBuilder::new().recursive(true).mode(0o777).create(dir)?;
@@ -179,7 +180,7 @@ impl Disk {
 }
 
 fn read(path: &Path, request: &GetRequest) -> io::Result<Result<Bytes, BodyError>> {
-    // Somebody may have put a FIFO there, which would be waited for.
+    // Opening a FIFO would otherwise block.
     let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() {
@@ -199,7 +200,7 @@ fn read(path: &Path, request: &GetRequest) -> io::Result<Result<Bytes, BodyError
     Ok(Ok(body.freeze()))
 }
 
-/// A key that ends in a slash is a directory, which stays as long as something is in it.
+/// Removes a file. A key that ends in a slash is a directory, which stays unless it is empty.
 fn remove(path: &Path) -> io::Result<()> {
     if !path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return fs::remove_file(path);
@@ -218,10 +219,11 @@ fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// Where a body is written first; named as JuiceFS does, so that its tools know what it is.
+/// Returns the path a body is written to first, named as JuiceFS does, so that its tools recognize
+/// it.
 fn temporary(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;
-    let kept = &name[..name.floor_char_boundary(KEPT_NAME)];
+    let kept = &name[..name.floor_char_boundary(MAX_KEPT_NAME)];
     Some(path.with_file_name(format!(".jfs.{kept}.tmp.{}", rand::random::<u64>() >> 1)))
 }
 

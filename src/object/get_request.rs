@@ -1,60 +1,60 @@
-//! What is asked of an object, and how many bytes may come in answer.
+//! Requests for an object or a range of it, and limits on the bytes that a store may send.
 
 use std::ops::Range;
 
 use crate::buffer_pool::Buffer;
 use crate::error::{Error, Result};
 
-/// No object of a volume is larger: a block of 16 MiB, and more than what packing and encryption
-/// add to it.
+/// No object of a volume is larger: a block of 16 MiB, and more than compression and encryption add
+/// to it.
 const MAX_OBJECT_SIZE: u64 = 17 << 20;
 
-/// The whole of an object or a part of it. Whoever asks knows how large the object can be; a store
-/// that sends more is not believed, whatever it says before.
+/// A request for a whole object or a range of it. The caller knows how large the object can be; a
+/// store that sends more is in error, whatever length it announces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GetRequest {
-    /// Which bytes; none stands for all.
+    /// The requested bytes; `None` requests all.
     pub range: Option<Range<u64>>,
-    /// The object has at most so many bytes.
+    /// The maximum size of the object.
     pub max_size: u64,
 }
 
 impl GetRequest {
-    /// All of an object of at most so many bytes.
+    /// Requests all of an object of at most `max_size` bytes.
     pub fn whole_up_to(max_size: u64) -> Self {
         Self { range: None, max_size }
     }
 
-    /// Some bytes of an object of at most `most`.
+    /// Requests a range of an object of at most `max_size` bytes.
     pub fn range_up_to(range: Range<u64>, max_size: u64) -> Self {
         Self { range: Some(range), max_size }
     }
 
-    /// All of an object of unknown size.
+    /// Requests all of an object of unknown size.
     pub fn whole() -> Self {
         Self::whole_up_to(MAX_OBJECT_SIZE)
     }
 
-    /// Some bytes of an object of unknown size.
+    /// Requests a range of an object of unknown size.
     pub fn range(range: Range<u64>) -> Self {
         Self::range_up_to(range, MAX_OBJECT_SIZE)
     }
 
-    /// How many bytes come at most if the store answers with what was asked for.
+    /// Returns how many bytes the store sends at most if it sends what was requested.
     pub fn max_length(&self) -> u64 {
         let asked = self.range.as_ref().map(|range| range.end.saturating_sub(range.start));
         asked.map_or(self.max_size, |asked| asked.min(self.max_size))
     }
 }
 
-/// A body on its way here, which may not grow beyond a limit.
+/// A body that is being received, which must not exceed a limit.
 pub struct ObjectBody {
     buffer: Buffer,
     limit: u64,
 }
 
 impl ObjectBody {
-    /// `promised` is what the store says how long it will be: that much memory is taken now.
+    /// `promised` is the length that the store announces: that much memory is allocated now.
     pub fn new(limit: u64, promised: Option<u64>) -> Result<Self, BodyError> {
         let promised = promised.unwrap_or_default();
         if promised > limit {
@@ -82,7 +82,7 @@ impl ObjectBody {
     }
 }
 
-/// Why a body is not taken.
+/// Why a body is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BodyError {
     TooLong { limit: u64, promised: u64 },
@@ -90,15 +90,15 @@ pub enum BodyError {
 }
 
 impl BodyError {
-    /// What the caller is told of object `key`.
+    /// Converts to the error that is reported for object `key`.
     pub fn into_error(self, place: &str, key: &str) -> Error {
         let cause = match self {
             Self::NoMemory(bytes) => return Error::NoMemory(bytes),
             Self::TooLong { limit, promised: 0 } => {
-                format!("more than {limit} bytes come, which is all that it can have")
+                format!("the store sends more than {limit} bytes, the maximum size of this object")
             }
             Self::TooLong { limit, promised } => {
-                format!("{promised} bytes are to come, and it can have {limit} at most")
+                format!("the store announces {promised} bytes, but this object has at most {limit}")
             }
         };
         Error::Storage { place: place.to_owned(), action: "get", key: key.to_owned(), cause }
@@ -110,14 +110,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_promise_beyond_the_limit_is_refused_before_memory_is_taken() {
+    fn a_length_beyond_the_limit_is_refused_before_memory_is_allocated() {
         let promised = 10_000_000_000_000;
         let refused = ObjectBody::new(4 << 20, Some(promised)).err();
         assert_eq!(refused, Some(BodyError::TooLong { limit: 4 << 20, promised }));
     }
 
     #[test]
-    fn a_body_without_a_promise_grows_to_its_limit_and_no_further() {
+    fn a_body_of_unknown_length_grows_to_its_limit_and_no_further() {
         let mut body = ObjectBody::new(100_000, None).unwrap();
         for _ in 0..100 {
             body.extend(&[7; 1000]).unwrap();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_not_there_is_an_error() {
+    fn a_failed_allocation_is_an_error() {
         let most = u64::try_from(isize::MAX / 2).unwrap();
         let Err(error) = ObjectBody::new(u64::MAX, Some(most)) else { panic!("there is memory") };
         let told = error.into_error("s3://b/", "a");

@@ -1,4 +1,4 @@
-//! A bucket in memory: for tests and benches, and for `--storage mem`.
+//! A bucket in memory, for tests and benches, and for `--storage mem`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -12,7 +12,7 @@ use super::{GetRequest, Object, ObjectStore};
 use crate::error::{Error, Result};
 use crate::sync::{Mutex, MutexGuard};
 
-/// Buckets that are known by a name, for as long as the process lives.
+/// Named buckets, which exist as long as the process.
 static NAMED: LazyLock<Mutex<HashMap<String, Arc<MemStore>>>> = LazyLock::new(Mutex::default);
 
 pub struct MemStore {
@@ -20,7 +20,7 @@ pub struct MemStore {
     objects: Mutex<BTreeMap<String, (Bytes, SystemTime)>>,
 }
 
-/// A bucket of its own, that nobody else can open.
+/// A private bucket that cannot be opened by name.
 impl Default for MemStore {
     fn default() -> Self {
         Self { place: "mem://".to_owned(), objects: Mutex::default() }
@@ -28,7 +28,7 @@ impl Default for MemStore {
 }
 
 impl MemStore {
-    /// The bucket of that name, with or without `mem://` before it: the same for everybody in this
+    /// Returns the bucket of that name, with or without `mem://`: the same for every caller in this
     /// process, so that a volume can be opened again.
     pub fn named(name: &str) -> Arc<Self> {
         let place = format!("mem://{}", name.strip_prefix("mem://").unwrap_or(name));

@@ -1,4 +1,4 @@
-//! Object stores: get, put, delete, head and list of one bucket, and wrappers of the same trait.
+//! Object stores: get, put, delete, head and list on one bucket, and wrappers of the same trait.
 //!
 //! Knows nothing of blocks or volumes: a key is text, a body is bytes.
 
@@ -30,51 +30,52 @@ use crate::error::Result;
 /// One bucket, or something that behaves like one.
 #[async_trait]
 pub trait ObjectStore: Send + Sync {
-    /// What and where it is, for errors and logs; never with secrets.
+    /// Returns what and where the store is, for errors and logs. Never contains secrets.
     fn place(&self) -> &str;
 
-    /// The object, or the part of it that is wanted (as much as there is of it);
-    /// [`Error::NotFound`](crate::Error::NotFound) if there is none. An object that is larger than
-    /// the caller said it can be is an error, before it is in memory.
+    /// Returns the object, or the requested range as far as the object reaches;
+    /// [`Error::NotFound`](crate::Error::NotFound) if it does not exist. An object larger than the
+    /// requested maximum is an error, detected before it is in memory.
     async fn get(&self, key: &str, request: GetRequest) -> Result<Bytes>;
 
-    /// Stores an object whole, in place of what was there. `tier` chooses its storage class.
+    /// Stores an object, replacing any existing one. `tier` selects its storage class.
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()>;
 
-    /// Removes an object; one that is not there is fine.
+    /// Deletes an object. A missing object is not an error.
     async fn delete(&self, key: &str) -> Result<()>;
 
-    /// What is known of an object; [`Error::NotFound`](crate::Error::NotFound) if there is none.
+    /// Returns the properties of an object; [`Error::NotFound`](crate::Error::NotFound) if it does
+    /// not exist.
     async fn head(&self, key: &str) -> Result<Object>;
 
-    /// Up to `limit` objects whose keys begin with `prefix` and come behind `after`, in byte order
-    /// of their keys. Fewer than `limit` only if there are no more.
+    /// Returns up to `limit` objects whose keys begin with `prefix` and come after `after`, in byte
+    /// order of their keys. Returns fewer than `limit` only if there are no more.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Object>>;
 
-    /// Makes the bucket, if that can be done and it is not there.
+    /// Creates the bucket if it is missing and the store can create buckets.
     async fn create(&self) -> Result<()>;
 
-    /// Whether a part of an object costs less than all of it.
+    /// Whether reading a range of an object costs less than reading all of it.
     fn has_cheap_ranges(&self) -> bool {
         true
     }
 
-    /// Whether an object that is got whole is compared with a checksum, where it has one. A part
-    /// never is.
+    /// Whether an object that is read whole is verified against its checksum, if it has one. A
+    /// range never is.
     fn verifies_whole(&self) -> bool {
         false
     }
 }
 
-/// An object as a listing shows it.
+/// The properties of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
     pub key: String,
     pub size: u64,
     pub modified: SystemTime,
-    /// Its storage class; empty where there are none.
+    /// Storage class; empty if the store has none.
     pub class: String,
-    /// What the store says of bringing it back from an archive; only a head has it.
+    /// State of a restore from an archive, as the store reports it; only set by `head`.
     pub restore: String,
 }
 
@@ -84,7 +85,7 @@ impl Object {
     }
 }
 
-/// The bytes of a body that a range names, as many as there are.
+/// Returns the bytes of a body within a range, as far as the body reaches.
 fn part(body: &Bytes, range: &Range<u64>) -> Bytes {
     let within = |at: u64| usize::try_from(at).map_or(body.len(), |at| at.min(body.len()));
     body.slice(within(range.start)..within(range.end).max(within(range.start)))
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_ends_where_the_body_does() {
+    fn a_range_ends_where_the_body_does() {
         let body = Bytes::from_static(b"0123");
         assert_eq!(part(&body, &(1..3)), "12");
         assert_eq!(part(&body, &(3..9)), "3");

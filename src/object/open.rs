@@ -1,4 +1,4 @@
-//! Putting a store together from its parts.
+//! Opens a store: builds the backend and its wrappers from a [`Spec`].
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use super::{ObjectStore, Spec};
 use crate::error::{Error, Result};
 use crate::rate_limit::RateLimit;
 
-/// The kinds of stores that there are.
+/// The supported kinds of stores.
 pub const STORAGES: [&str; 12] =
     ["file", "mem", "s3", "minio", "oss", "cos", "eos", "obs", "oos", "scw", "space", "wasabi"];
 
-/// Opens a store. Nothing is asked of it yet, so a bucket that is not there or keys that are wrong
-/// show with the first request.
+/// Opens a store. Sends no request yet, so a missing bucket or wrong keys show with the first
+/// request.
 ///
-/// From the outside in: retries, bandwidth, deadlines, counters, encryption, prefix, shards. So a
-/// shard is chosen by the key with its prefix, as in JuiceFS, and each try counts and pays for
-/// itself.
+/// From the outside in: retries, bandwidth, timeouts, metrics, encryption, prefix, shards. So a
+/// shard is chosen by the key with its prefix, as in JuiceFS, and each attempt is counted and
+/// limited on its own.
 pub fn open(spec: &Spec) -> Result<Arc<dyn ObjectStore>> {
     let mut store = buckets(spec)?;
     if !spec.prefix.is_empty() {
@@ -89,7 +89,7 @@ mod tests {
     use crate::secret::Secret;
 
     #[test]
-    fn a_storage_that_is_not_known_is_named_with_those_that_are() {
+    fn the_error_for_an_unknown_storage_lists_the_supported_ones() {
         let error = open(&Spec::new("tape", "/")).err().map(|error| error.to_string());
         let expected = "storage \"tape\" is not supported; there are: file, mem, s3, minio, oss, \
                         cos, eos, obs, oos, scw, space, wasabi";
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn every_storage_that_is_named_opens() {
+    fn every_supported_storage_opens() {
         for storage in STORAGES {
             let bucket = if storage == "file" { "/tmp" } else { "https://vol.a.b.c/vol" };
             open(&Spec::new(storage, bucket)).unwrap();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_policy_does_not_allow_is_not_opened_whoever_named_it() {
+    fn a_store_that_the_policy_forbids_is_not_opened() {
         for (storage, bucket, word) in [
             ("file", "/tmp/", "--allow-local-storage"),
             ("mem", "vol", "mem"),
@@ -137,11 +137,11 @@ mod tests {
         let mut spec = Spec { policy: policy.unwrap(), ..spec };
         open(&spec).unwrap();
         spec.prefix = "../../etc/".to_owned();
-        assert!(open(&spec).is_err(), "the name of a volume is a part of the path");
+        assert!(open(&spec).is_err(), "the volume name is part of the path");
     }
 
     #[tokio::test]
-    async fn a_name_that_leads_to_the_node_is_not_connected_to() {
+    async fn a_name_that_resolves_to_the_node_is_not_connected_to() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -159,6 +159,6 @@ mod tests {
                 assert!(error.contains("--allow-loopback"), "{host}: {error}");
             }
         }
-        assert!(listener.accept().is_err(), "somebody has connected");
+        assert!(listener.accept().is_err(), "a connection was made");
     }
 }

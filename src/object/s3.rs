@@ -1,7 +1,7 @@
-//! Buckets of S3 and of everything that speaks its language.
+//! Buckets of S3 and of compatible services.
 //!
-//! Bodies are not signed and carry no checksum of the SDK: what guards them is the `Crc32c` that
-//! JuiceFS keeps with an object. The SDK retries nothing; that is [`Retry`](super::retry::Retry).
+//! Bodies are not signed and carry no checksum of the SDK: they are protected by the `Crc32c` that
+//! JuiceFS stores with an object. The SDK does not retry; [`Retry`](super::retry::Retry) does.
 
 mod address;
 mod client;
@@ -42,8 +42,8 @@ use crate::error::{Error, Result};
 /// User metadata with the checksum of a body: a decimal CRC-32C.
 const CHECKSUM: &str = "Crc32c";
 
-/// Pages without a key that a listing may have one after the other: servers skip what was deleted,
-/// but not for ever.
+/// Consecutive pages without a key that a listing may have: servers skip deleted objects, but not
+/// forever.
 const EMPTY_PAGES: usize = 100;
 
 /// One bucket.
@@ -88,13 +88,13 @@ impl S3Store {
         let answer = match request.send().await.map_err(|error| Failure::of(&error)) {
             Ok(answer) => answer,
             Err(failure) if failure.code == "NoSuchKey" => return Err(Error::NotFound),
-            // The range begins behind the end.
+            // The range begins after the end of the object.
             Err(failure) if range.is_some() && failure.status == 416 => return Ok(None),
             Err(failure) => return Err(failure.into_error(&self.place, "get", key)),
         };
         let is_whole = answer.content_range().is_none();
         let checksum = answer.metadata().and_then(|of| of.get(&CHECKSUM.to_lowercase())).cloned();
-        // A server may answer with all of it.
+        // A server may ignore the range and send the whole object.
         let limit = if is_whole { wanted.max_size } else { wanted.max_length() };
         let body = self.collect(key, answer, limit).await?;
         let Some(range) = range else {
@@ -104,7 +104,7 @@ impl S3Store {
         Ok(Some(if is_whole { super::part(&body, range) } else { body }))
     }
 
-    /// The body in one buffer, whose size is known before; no more than `limit` bytes of it.
+    /// Collects the body in one buffer, sized by the announced length; at most `limit` bytes.
     async fn collect(&self, key: &str, answer: GetObjectOutput, limit: u64) -> Result<Bytes> {
         let promised = answer.content_length().and_then(|length| u64::try_from(length).ok());
         let refuse = |error: BodyError| error.into_error(&self.place, key);
@@ -116,7 +116,7 @@ impl S3Store {
         }
         match promised {
             Some(promised) if promised != body.len() as u64 => {
-                let cause = format!("{} of {promised} bytes came", body.len());
+                let cause = format!("received {} of {promised} bytes", body.len());
                 Err(self.failed("get", key, cause))
             }
             _ => Ok(body.freeze()),
@@ -129,11 +129,14 @@ impl S3Store {
         if found == expected {
             return Ok(());
         }
-        let cause = format!("its checksum is {found}, not {expected}: it was damaged on the way");
+        let cause = format!(
+            "its checksum is {found}, not {expected}: it was damaged in transit or in the store"
+        );
         Err(self.failed("get", key, cause))
     }
 
-    /// Whether the bucket itself is what is missing: a HEAD without a body cannot say.
+    /// Returns the failure if the bucket itself is missing: a HEAD response has no body that says
+    /// so.
     async fn bucket_is_missing(&self) -> Result<Option<Failure>> {
         let request = self.client().await?.head_bucket().bucket(&self.address.bucket);
         let failure = request.send().await.err().map(|error| Failure::of(&error));
@@ -166,19 +169,23 @@ impl S3Store {
         let more = answer.is_truncated().unwrap_or(false);
         let next = answer.next_continuation_token().filter(|_| more).map(str::to_owned);
         if more && next.is_none() {
-            return Err(failed("a listing goes on but does not say how".to_owned()));
+            return Err(failed(
+                "the listing is truncated but has no continuation token".to_owned(),
+            ));
         }
         if answer.contents().len() > limit.min(PAGE) {
             let count = answer.contents().len();
-            return Err(failed(format!("{count} keys were listed, and {keys} were asked for")));
+            return Err(failed(format!(
+                "the store listed {count} keys, but {keys} were requested"
+            )));
         }
         let mut found = Vec::with_capacity(answer.contents().len());
         for object in answer.contents() {
             let raw = object.key().unwrap_or_default();
             let key = if encoded { unescape(raw) } else { Some(raw.to_owned()) };
-            let key = key.ok_or_else(|| failed(format!("key {raw:?} does not decode")))?;
+            let key = key.ok_or_else(|| failed(format!("cannot decode key {raw:?}")))?;
             if !key.starts_with(prefix) || key.as_str() <= after {
-                return Err(failed(format!("{key:?} was listed behind {after:?}")));
+                return Err(failed(format!("the store listed {key:?} after {after:?}")));
             }
             let size = u64::try_from(object.size().unwrap_or_default()).unwrap_or_default();
             let class = object.storage_class().map(ObjectStorageClass::as_str);
@@ -197,7 +204,7 @@ impl ObjectStore for S3Store {
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<Bytes> {
         if request.range.as_ref().is_some_and(Range::is_empty) {
-            // No request can ask for nothing, but whether the object is there is still told.
+            // An empty range cannot be requested, but a missing object is still an error.
             return self.head(key).await.map(|_| Bytes::new());
         }
         Ok(self.fetch(key, &request).await?.unwrap_or_default())
@@ -251,7 +258,7 @@ impl ObjectStore for S3Store {
     }
 
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Object>> {
-        // MinIO does not take a marker that is no key of the prefix.
+        // MinIO rejects a marker that does not begin with the prefix.
         let after = match after.strip_prefix(prefix) {
             Some(_) => after,
             None if after > prefix => return Ok(Vec::new()),
@@ -278,7 +285,7 @@ impl ObjectStore for S3Store {
                 return Ok(found);
             }
             if next == asked || empty > EMPTY_PAGES {
-                let cause = "the listing goes on without getting anywhere".to_owned();
+                let cause = "the listing makes no progress".to_owned();
                 return Err(self.failed("list", prefix, cause));
             }
             token = next;
@@ -290,7 +297,7 @@ impl ObjectStore for S3Store {
             return Ok(());
         }
         let region = self.connection.region(&self.address, &self.place).await?;
-        // The region that AWS had first must not be named.
+        // AWS rejects its first region as a location constraint.
         let place = (region != address::DEFAULT_REGION).then(|| {
             let constraint = BucketLocationConstraint::from(region);
             CreateBucketConfiguration::builder().location_constraint(constraint).build()
@@ -317,7 +324,7 @@ impl ObjectStore for S3Store {
     }
 }
 
-/// S3 leaves the class out if it is the usual one.
+/// S3 omits the class if it is the default.
 fn class_or_default(class: Option<&str>) -> String {
     class.filter(|class| !class.is_empty()).unwrap_or("STANDARD").to_owned()
 }
@@ -326,7 +333,7 @@ fn time(of: Option<&DateTime>) -> SystemTime {
     of.and_then(|time| SystemTime::try_from(*time).ok()).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// A key of a listing: as in a form, where a plus is a space.
+/// Decodes a key of a listing, which is form-encoded: a plus is a space.
 fn unescape(key: &str) -> Option<String> {
     percent_decoded(&key.replace('+', " "))
 }
@@ -352,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_a_listing_decode_like_forms() {
+    fn keys_of_a_listing_are_form_decoded() {
         assert_eq!(unescape("a%2Fb+c%C3%A4%2B").as_deref(), Some("a/b c\u{e4}+"));
         for wrong in ["%", "%2", "%zz", "%ff"] {
             assert_eq!(unescape(wrong), None, "{wrong}");
@@ -360,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_is_that_of_juicefs() {
+    fn the_checksum_matches_juicefs() {
         // The published check value of CRC-32C.
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
     }

@@ -1,4 +1,4 @@
-//! What it takes to open a store: plain values, from wherever the caller has them.
+//! The parameters for opening a store, as plain values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,46 +13,47 @@ use crate::secret::Secret;
 pub struct Spec {
     /// The kind of store: see [`STORAGES`](super::STORAGES).
     pub storage: String,
-    /// URL of the bucket, a directory for `file`, a name for `mem`. With shards, it has a `%d`.
+    /// URL of the bucket, a directory for `file`, a name for `mem`. Contains `%d` if there are
+    /// shards.
     pub bucket: String,
     /// Empty to look for credentials in the environment; `anonymous` to send none.
     pub access_key: String,
     pub secret_key: Secret,
     pub session_token: Secret,
-    /// What every key begins with, such as `name/`.
+    /// Prefix of every key, such as `name/`.
     pub prefix: String,
-    /// Buckets that objects are spread over; below 2 there is one.
+    /// Number of buckets that objects are distributed over; below 2 there is one.
     pub shards: u32,
-    /// Storage class and tag by the number of a tier. Without a tier 0, it is the store's default.
+    /// Storage class and tag by tier number. Without a tier 0, it is the store's default.
     pub tiers: BTreeMap<u8, Tier>,
     pub encryption: Option<Encryption>,
-    /// How often a failed request is tried again.
+    /// How often a failed request is retried.
     pub retries: u32,
-    /// Longest time of one try to read, list or ask.
+    /// Timeout of one attempt to read, list or head.
     pub get_timeout: Duration,
-    /// Longest time of one try to write or delete.
+    /// Timeout of one attempt to write or delete.
     pub put_timeout: Duration,
-    /// Bytes per second that bodies may be sent with, exactly as given; 0 for no limit.
+    /// Upload bandwidth of bodies in bytes per second, exactly as given; 0 for no limit.
     pub upload_limit: u64,
-    /// Bytes per second that bodies may be fetched with, exactly as given; 0 for no limit.
+    /// Download bandwidth of bodies in bytes per second, exactly as given; 0 for no limit.
     pub download_limit: u64,
     /// Whether credentials may come from the metadata service of a cloud machine.
     pub instance_credentials: bool,
-    /// Whether `file` waits for the disk before an object counts as stored.
+    /// Whether `file` syncs an object to disk before it counts as stored.
     pub sync: bool,
-    /// Goes before the environment of the process: what it says about keys, regions and
+    /// Variables that take precedence over the environment of the process: keys, regions and
     /// proxies.
     pub env: BTreeMap<String, Secret>,
-    /// What of this may be opened.
+    /// Restricts what may be opened.
     pub policy: Arc<Policy>,
-    /// Where requests are counted, if anywhere.
+    /// Where requests are counted, if at all.
     pub metrics: Option<Metrics>,
 }
 
 /// How the objects of one tier are stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tier {
-    /// Empty for the store's default.
+    /// Storage class; empty for the store's default.
     pub class: String,
     /// `key=value`, or empty.
     pub tag: String,
@@ -61,16 +62,17 @@ pub struct Tier {
 /// How bodies are encrypted.
 #[derive(Debug, Clone)]
 pub struct Encryption {
-    /// `aes256gcm-rsa`, also if empty, or `chacha20-rsa`.
+    /// `aes256gcm-rsa`, the default if empty, or `chacha20-rsa`.
     pub algo: String,
-    /// An RSA private key in PEM form.
+    /// An RSA private key in PEM format.
     pub key: Secret,
-    /// What the key is protected with, if it is.
+    /// The passphrase of the key, if it has one.
     pub passphrase: Secret,
 }
 
 impl Spec {
-    /// A store with the defaults of a mount: ten retries, a minute for each try, no limits.
+    /// Creates a spec with the defaults of a mount: ten retries, a minute for each attempt, no
+    /// limits.
     pub fn new(storage: &str, bucket: &str) -> Self {
         Self {
             storage: storage.to_lowercase(),

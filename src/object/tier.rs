@@ -1,15 +1,15 @@
-//! Tiers as a store applies them: what goes into a request, worked out once.
+//! Tiers as a store applies them: the request headers of each, computed once.
 
 use std::collections::BTreeMap;
 
 use super::spec::Tier;
 use crate::error::{Error, Result};
 
-/// What a request says about one tier.
+/// What a request specifies for one tier.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TierHeaders {
     pub class: Option<String>,
-    /// `key=value`, escaped as in a query.
+    /// `key=value`, URL-encoded.
     pub tagging: Option<String>,
 }
 
@@ -30,7 +30,8 @@ impl Tiers {
         Ok(Self { headers, default })
     }
 
-    /// How to store an object of a tier; one that the volume does not know is stored as tier 0.
+    /// Returns how to store an object of a tier. A tier that the volume does not define is stored
+    /// as tier 0.
     pub fn tier(&self, id: u8) -> &TierHeaders {
         self.headers.get(&id).unwrap_or(&self.default)
     }
@@ -57,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tier_that_is_not_known_is_the_first() {
+    fn an_undefined_tier_is_stored_as_tier_0() {
         let tiers = BTreeMap::from([(0, tier("STANDARD", "")), (2, tier("GLACIER_IR", "a b=c/d"))]);
         let tiers = Tiers::new(&tiers).unwrap();
         assert_eq!(tiers.tier(0).class.as_deref(), Some("STANDARD"));
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_that_is_no_pair_is_named() {
+    fn the_error_names_a_tag_that_is_not_a_pair() {
         for wrong in ["a", "=b", "a=", "a=b=c"] {
             let error = Tiers::new(&BTreeMap::from([(0, tier("", wrong))])).unwrap_err();
             assert!(error.to_string().contains(wrong), "{error}");

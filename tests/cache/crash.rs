@@ -1,4 +1,4 @@
-//! A client that is killed at any moment leaves whole blocks or none.
+//! A client that is killed at any moment leaves only complete blocks.
 
 use std::env;
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ const DIR: &str = "JFS_TEST_CACHE_DIR";
 const UUID: &str = "volume";
 const SIZE: u32 = 300_000;
 
-/// Killed when dropped.
+/// A child process that is killed when dropped.
 struct Writer(Child);
 
 impl Writer {
@@ -29,7 +29,7 @@ impl Drop for Writer {
     }
 }
 
-/// The other half of the test below, which starts it.
+/// The child process of the test below, which starts it.
 #[tokio::test]
 async fn writes_until_it_is_killed() {
     let Ok(dir) = env::var(DIR) else { return };
@@ -45,7 +45,7 @@ async fn writes_until_it_is_killed() {
 }
 
 #[tokio::test]
-async fn a_killed_client_leaves_whole_blocks_only() {
+async fn a_killed_client_leaves_only_complete_blocks() {
     for round in 1..=4 {
         let folder = TempDir::new().unwrap();
         let root = folder.path().join(UUID);

@@ -8,7 +8,7 @@ use super::support::command::run;
 use super::support::timeout::{MOUNTED, on_timeout, within};
 use super::*;
 
-/// A small file system in memory; gone when dropped.
+/// A small file system in memory, unmounted when dropped.
 struct Disk(TempDir);
 
 impl Disk {
@@ -37,7 +37,7 @@ fn unmount(path: &Path) {
     let _ = Command::new("umount").arg("-l").arg(path).status();
 }
 
-/// A cache that keeps nothing free by itself.
+/// Opens a cache that keeps no space free.
 async fn greedy(disk: &Disk) -> (Arc<Cache>, Arc<VolumeCache>) {
     let options = CacheOptions {
         free_ratio: 0.0,
@@ -84,7 +84,7 @@ fn a_full_disk_drops_blocks_and_works_again_when_there_is_room() {
 }
 
 #[test]
-fn a_cache_as_large_as_its_disk_gives_up_old_blocks_for_new_ones() {
+fn a_cache_as_large_as_its_disk_evicts_old_blocks_for_new_ones() {
     on_a_disk("size=8m", async |disk| {
         let (cache, volume) = greedy(disk).await;
         let size = 256 << 10;

@@ -1,4 +1,4 @@
-//! One cache for both clients: what one has filled or staged serves the other.
+//! One cache for both clients: each can use blocks that the other has cached or staged.
 
 use std::io::Read;
 
@@ -11,7 +11,7 @@ use super::*;
 
 const FILES: usize = 5;
 
-/// A volume with some files in it, none of them cached.
+/// A volume with some files, none of them cached.
 struct Filled {
     volume: Volume,
     uuid: String,
@@ -30,12 +30,12 @@ impl Filled {
             fs::write(mount.path().join(format!("f{number}")), content(number)).unwrap();
         }
         mount.unmount();
-        // On a busy machine it cuts what is written into more of them.
+        // On a busy machine, the client writes more and smaller slices.
         assert!(blocks(&filled.bucket()).len() >= 8);
         filled
     }
 
-    /// Three directories, as an option.
+    /// Returns the option for three directories.
     fn dirs(&self) -> String {
         let dir = |name| self.folder.path().join(name).display().to_string();
         [dir("c1"), dir("c2"), dir("c3")].join(":")
@@ -55,7 +55,7 @@ impl Filled {
     }
 }
 
-/// One block and a bit, one block, a bit.
+/// Returns more than one block, exactly one block, or less than one.
 fn content(number: usize) -> Vec<u8> {
     let size = [5 << 20, 4 << 20, 100_000, 9 << 20, 1][number];
     body(block(number as u64 + 1, size)).to_vec()
@@ -86,7 +86,7 @@ fn run(body: impl AsyncFnOnce(Filled) + Send + 'static) {
 }
 
 #[test]
-fn a_cache_that_the_go_client_filled_is_hit() {
+fn blocks_cached_by_the_go_client_are_hits() {
     run(async |filled| {
         let all = blocks(&filled.bucket());
         let mount = filled.volume.mount(&["--cache-dir", &filled.dirs()]);
@@ -105,7 +105,7 @@ fn a_cache_that_the_go_client_filled_is_hit() {
 }
 
 #[test]
-fn the_go_client_hits_what_we_cached() {
+fn the_go_client_hits_blocks_that_we_cached() {
     run(async |filled| {
         let (cache, volume) = open(&filled.dirs(), &filled.uuid).await;
         let all = blocks(&filled.bucket());
@@ -114,7 +114,7 @@ fn the_go_client_hits_what_we_cached() {
         }
         cache.close().await;
         assert_eq!(filled.cached_files(), all.len());
-        // Whatever it reads now can come from the cache only.
+        // Now reads can only be served from the cache.
         let chunks = filled.bucket().join("chunks");
         fs::rename(&chunks, chunks.with_extension("hidden")).unwrap();
         let mount = filled.volume.mount(&["--cache-dir", &filled.dirs()]);
@@ -126,7 +126,7 @@ fn the_go_client_hits_what_we_cached() {
 }
 
 #[test]
-fn the_go_client_uploads_what_we_staged() {
+fn the_go_client_uploads_blocks_that_we_staged() {
     run(async |filled| {
         let all = blocks(&filled.bucket());
         let (cache, volume) = open(&filled.dirs(), &filled.uuid).await;
@@ -155,7 +155,7 @@ fn the_go_client_uploads_what_we_staged() {
 }
 
 #[test]
-fn what_the_go_client_staged_is_found_and_read() {
+fn blocks_staged_by_the_go_client_are_found_and_read() {
     run(async |filled| {
         let options = ["--writeback", "--upload-delay", "1h", "--cache-dir", &filled.dirs()];
         let mount = filled.volume.mount(&options);

@@ -164,7 +164,7 @@ fn jfs_mount() -> std::process::Command {
 }
 
 fn key() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/object/encrypt/golden/pkcs1.pem")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/object/wrappers/encrypt/golden/pkcs1.pem")
 }
 
 /// Applies the edits of a case to a file on a mount.

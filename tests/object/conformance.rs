@@ -1,11 +1,11 @@
-//! What every store promises.
+//! The contract of every store.
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use jfs::object::{GetRequest, Object};
 use jfs::{Error, Result};
 
-/// Keys that a name of a file and a key of S3 can be, and that look odd in a URL.
+/// Keys that are valid as file names and as S3 keys, and need escaping in a URL.
 const ODD_KEYS: [&str; 8] = [
     "a b",
     "a+b",
@@ -103,7 +103,7 @@ on_every_store! {
 
     async fn a_listing_begins_with_the_prefix_and_behind_the_marker(store) {
         for key in ["a", "b.x", "b/1", "b/2", "b/2/x", "b0", "c"] {
-            // A file cannot be a folder as well.
+            // A file cannot be a directory as well.
             let key = if key == "b/2" { "b/20" } else { key };
             store.put(key, Bytes::from_static(b"x"), 0).await.unwrap();
         }

@@ -1,4 +1,4 @@
-//! An S3 server that fails: what is told, and what is made good.
+//! A failing S3 server: what is reported, and what is retried.
 
 use std::time::Duration;
 
@@ -10,12 +10,15 @@ use jfs::{Error, Result};
 
 use crate::s3::{ACCESS_KEY, Fault, S3Server, SECRET_KEY};
 
-fn told<T: std::fmt::Debug>(outcome: Result<T>) -> String {
+fn error_message<T: std::fmt::Debug>(outcome: Result<T>) -> String {
     let error = outcome.unwrap_err();
     assert!(matches!(error, Error::Storage { .. } | Error::Denied { .. }), "{error:?}");
-    let told = error.to_string();
-    assert!(!told.contains(SECRET_KEY) && !told.contains("Signature="), "{told}");
-    told
+    let error_message = error.to_string();
+    assert!(
+        !error_message.contains(SECRET_KEY) && !error_message.contains("Signature="),
+        "{error_message}"
+    );
+    error_message
 }
 
 async fn stocked(server: &S3Server, retries: u32) -> std::sync::Arc<dyn ObjectStore> {
@@ -29,16 +32,16 @@ async fn an_error_names_place_key_code_status_and_request() {
     let server = S3Server::start();
     let store = stocked(&server, 0).await;
     server.fail([Fault::Answer(403, "AccessDenied")]);
-    let told = told(store.get("a", GetRequest::whole()).await);
+    let error_message = error_message(store.get("a", GetRequest::whole()).await);
     for part in
         ["s3://127.0.0.1:", "/bucket/", "get a", "AccessDenied", "status 403", "test-request"]
     {
-        assert!(told.contains(part), "{part} is not in: {told}");
+        assert!(error_message.contains(part), "{part} is not in: {error_message}");
     }
 }
 
 #[tokio::test]
-async fn keys_that_are_not_let_in_and_places_that_are_not_allowed_are_told_apart_from_failures() {
+async fn denied_keys_and_forbidden_addresses_are_distinct_from_failures() {
     let server = S3Server::start();
     let store = stocked(&server, 0).await;
     for status in [401, 403] {
@@ -49,7 +52,7 @@ async fn keys_that_are_not_let_in_and_places_that_are_not_allowed_are_told_apart
     server.fail([Fault::Answer(400, "InvalidRequest")]);
     let error = store.get("a", GetRequest::whole()).await.unwrap_err();
     assert!(matches!(error, Error::Storage { .. }), "{error:?}");
-    // A name that leads to where this driver must not go.
+    // A name that resolves to an address that the policy forbids.
     let policy = Policy::new(Flags::default()).unwrap();
     let named = Spec { policy, retries: 9, ..server.spec("bucket") };
     let named = Spec { bucket: named.bucket.replace("127.0.0.1", "localhost"), ..named };
@@ -63,69 +66,72 @@ async fn a_missing_bucket_is_not_a_missing_object() {
     let server = S3Server::start();
     let spec = Spec { bucket: server.address("nowhere"), ..server.spec("bucket") };
     let store = open(&spec).unwrap();
-    assert!(told(store.get("a", GetRequest::whole()).await).contains("NoSuchBucket"));
-    told(store.head("a").await);
-    told(store.list("", "", 1).await);
+    assert!(error_message(store.get("a", GetRequest::whole()).await).contains("NoSuchBucket"));
+    error_message(store.head("a").await);
+    error_message(store.list("", "", 1).await);
     // A proxy that knows nothing of objects.
     server.fail([Fault::Answer(404, "")]);
-    told(open(&server.spec("bucket")).unwrap().get("a", GetRequest::whole()).await);
+    error_message(open(&server.spec("bucket")).unwrap().get("a", GetRequest::whole()).await);
 }
 
 #[tokio::test]
-async fn wrong_keys_are_told_without_showing_them() {
+async fn wrong_keys_are_reported_without_showing_them() {
     let server = S3Server::start();
     let mut spec = server.spec("bucket");
     spec.secret_key = Secret::new("open sesame");
-    let told = told(open(&spec).unwrap().get("a", GetRequest::whole()).await);
-    assert!(told.contains("SignatureDoesNotMatch"), "{told}");
-    assert!(!told.contains("sesame"), "{told}");
+    let error_message = error_message(open(&spec).unwrap().get("a", GetRequest::whole()).await);
+    assert!(error_message.contains("SignatureDoesNotMatch"), "{error_message}");
+    assert!(!error_message.contains("sesame"), "{error_message}");
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told() {
+async fn an_unreachable_server_is_reported() {
     let mut spec = Spec::new("s3", "http://127.0.0.1:1/bucket");
     (spec.access_key, spec.secret_key) = (ACCESS_KEY.to_owned(), Secret::new(SECRET_KEY));
     spec.retries = 0;
-    let told = told(open(&spec).unwrap().get("a", GetRequest::whole()).await);
-    assert!(told.contains("refused"), "{told}");
+    let error_message = error_message(open(&spec).unwrap().get("a", GetRequest::whole()).await);
+    assert!(error_message.contains("refused"), "{error_message}");
 }
 
 #[tokio::test]
-async fn wrong_bytes_are_caught_by_their_checksum() {
+async fn wrong_bytes_are_detected_by_their_checksum() {
     let server = S3Server::start();
     let store = stocked(&server, 0).await;
     server.fail([Fault::WrongByte]);
-    assert!(told(store.get("a", GetRequest::whole()).await).contains("checksum"));
+    assert!(error_message(store.get("a", GetRequest::whole()).await).contains("checksum"));
     server.fail([Fault::Short(1000)]);
-    assert!(told(store.get("a", GetRequest::whole()).await).contains("checksum"));
+    assert!(error_message(store.get("a", GetRequest::whole()).await).contains("checksum"));
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_off_is_an_error_and_not_a_short_object() {
+async fn a_broken_connection_is_an_error_and_not_a_short_object() {
     let server = S3Server::start();
     let store = stocked(&server, 0).await;
     for at in [0, 1, 200_000] {
         server.fail([Fault::Cut(at)]);
-        told(store.get("a", GetRequest::whole()).await);
+        error_message(store.get("a", GetRequest::whole()).await);
     }
     server.fail([Fault::Cut(10)]);
-    told(store.get("a", GetRequest::range(0..1000)).await);
+    error_message(store.get("a", GetRequest::range(0..1000)).await);
     assert_eq!(store.get("a", GetRequest::whole()).await.unwrap().len(), 300_000);
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_come_in_time_is_an_error() {
+async fn a_late_response_is_an_error() {
     let server = S3Server::start();
     stocked(&server, 0).await;
     let short = Duration::from_millis(200);
     let spec = Spec { get_timeout: short, ..server.spec("bucket") };
     let store = open(&spec).unwrap();
     server.fail([Fault::Delay(Duration::from_mins(10))]);
-    assert!(told(store.get("a", GetRequest::whole()).await).contains("no answer within 200ms"));
+    assert!(
+        error_message(store.get("a", GetRequest::whole()).await)
+            .contains("no response within 200ms")
+    );
 }
 
 #[tokio::test]
-async fn what_passes_is_tried_again() {
+async fn transient_failures_are_retried() {
     let server = S3Server::start();
     let store = stocked(&server, 1).await;
     for fault in [

@@ -1,4 +1,4 @@
-//! What is particular to objects that are files.
+//! Objects stored as files.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ async fn a_key_is_a_path_and_no_temporary_file_is_left() {
 }
 
 #[tokio::test]
-async fn what_a_writer_left_behind_is_not_listed() {
+async fn temporary_files_are_not_listed() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     store.put("a", Bytes::from_static(b"x"), 0).await.unwrap();
@@ -44,7 +44,7 @@ async fn a_key_cannot_lead_out_of_the_bucket() {
 }
 
 #[tokio::test]
-async fn a_folder_is_no_object_and_goes_when_it_is_empty() {
+async fn a_directory_is_not_an_object_and_is_removed_when_empty() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     store.put("testing/a", Bytes::from_static(b"x"), 0).await.unwrap();
@@ -58,17 +58,20 @@ async fn a_folder_is_no_object_and_goes_when_it_is_empty() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_cannot_be_written_says_why() {
+async fn the_error_says_why_a_bucket_cannot_be_written() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), "in the way").unwrap();
     let store = store(dir.path());
     let error = store.put("file/a", Bytes::from_static(b"x"), 0).await.unwrap_err();
-    let told = error.to_string();
-    assert!(told.contains("put file/a") && told.contains("Not a directory"), "{told}");
+    let error_message = error.to_string();
+    assert!(
+        error_message.contains("put file/a") && error_message.contains("Not a directory"),
+        "{error_message}"
+    );
 }
 
 #[test]
 fn a_bucket_must_be_an_absolute_path() {
-    let error = open(&Spec::new("file", "bucket/")).err().expect("it is refused");
+    let error = open(&Spec::new("file", "bucket/")).err().expect("it must be refused");
     assert!(error.to_string().contains("\"bucket/\" is not an absolute path"), "{error}");
 }

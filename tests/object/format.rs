@@ -11,9 +11,9 @@ use tempfile::TempDir;
 use crate::s3::{ACCESS_KEY, S3Server, SECRET_KEY};
 use crate::support::redis::RedisServer;
 
-const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/object/encrypt/golden");
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/object/wrappers/encrypt/golden");
 
-/// A folder with the metadata and objects of one volume.
+/// A directory with the metadata and objects of one volume.
 struct Place(TempDir);
 
 impl Place {
@@ -74,7 +74,7 @@ fn refused(output: &Output) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_volume_leaves_its_mark_and_nothing_else() {
+async fn a_new_volume_leaves_only_its_uuid_object() {
     let place = Place::new();
     let shown = succeeded(&place.format(&[]));
     assert_eq!(names(place.bucket() + "vol"), ["juicefs_uuid"]);
@@ -83,12 +83,15 @@ async fn a_new_volume_leaves_its_mark_and_nothing_else() {
 }
 
 #[test]
-fn a_place_that_has_something_is_refused() {
+fn a_bucket_that_is_not_empty_is_refused() {
     let place = Place::new();
     fs::create_dir_all(place.bucket() + "vol/chunks").unwrap();
     fs::write(place.bucket() + "vol/chunks/1_0_5", "block").unwrap();
-    let told = refused(&place.format(&[]));
-    assert!(told.contains("is not empty") && told.contains("chunks/1_0_5"), "{told}");
+    let error_message = refused(&place.format(&[]));
+    assert!(
+        error_message.contains("is not empty") && error_message.contains("chunks/1_0_5"),
+        "{error_message}"
+    );
     assert_eq!(names(place.bucket() + "vol"), ["chunks"]);
     assert!(!place.is_formatted());
 }
@@ -97,22 +100,22 @@ fn a_place_that_has_something_is_refused() {
 fn a_storage_that_does_not_work_is_refused_and_nothing_is_written() {
     let place = Place::new();
     fs::write(place.0.path().join("bucket"), "a file in the way").unwrap();
-    let told = refused(&place.format(&[]));
-    assert!(told.contains("does not work"), "{told}");
+    let error_message = refused(&place.format(&[]));
+    assert!(error_message.contains("does not work"), "{error_message}");
     assert!(!place.is_formatted());
 }
 
 #[test]
-fn a_mark_goes_again_if_the_setting_cannot_be_written() {
+fn the_uuid_object_is_removed_if_the_setting_cannot_be_written() {
     let place = Place::new();
     let redis = RedisServer::start();
-    // It answers questions and takes nothing.
+    // It answers queries but accepts no writes.
     redis.ask("CONFIG SET maxmemory 1");
     let mut command = Command::new(env!("CARGO_BIN_EXE_jfs-mount"));
     command.args(["format", &redis.url(0), "vol", "--bucket", &place.bucket()]);
-    let told = refused(&command.output().unwrap());
-    assert!(told.contains("no space left"), "{told}");
-    assert!(names(place.bucket() + "vol").is_empty(), "{told}");
+    let error_message = refused(&command.output().unwrap());
+    assert!(error_message.contains("no space left"), "{error_message}");
+    assert!(names(place.bucket() + "vol").is_empty(), "{error_message}");
 
     redis.ask("CONFIG SET maxmemory 0");
     succeeded(&command.output().unwrap());
@@ -120,7 +123,7 @@ fn a_mark_goes_again_if_the_setting_cannot_be_written() {
 }
 
 #[test]
-fn a_storage_that_is_not_to_be_checked_is_not_touched() {
+fn an_unchecked_storage_is_not_accessed() {
     let place = Place::new();
     let mut command = place.command("format");
     command.args(["vol", "--bucket", &place.bucket()]);
@@ -129,12 +132,12 @@ fn a_storage_that_is_not_to_be_checked_is_not_touched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_mark_of_an_encrypted_volume_is_encrypted() {
+async fn the_uuid_object_of_an_encrypted_volume_is_encrypted() {
     let place = Place::new();
     let key = format!("{GOLDEN}/legacy-aes.pem");
     let options = ["--encrypt-rsa-key", &key, "--encrypt-algo", "chacha20-rsa"];
-    let told = refused(&place.format(&options));
-    assert!(told.contains("JFS_RSA_PASSPHRASE"), "{told}");
+    let error_message = refused(&place.format(&options));
+    assert!(error_message.contains("JFS_RSA_PASSPHRASE"), "{error_message}");
 
     let mut command = place.command("format");
     command.args(["vol", "--bucket", &place.bucket()]).args(options);
@@ -149,7 +152,7 @@ async fn the_mark_of_an_encrypted_volume_is_encrypted() {
 }
 
 #[test]
-fn a_bucket_of_s3_is_made_and_its_keys_stay_secret() {
+fn an_s3_bucket_is_created_and_its_keys_stay_secret() {
     let place = Place::new();
     let server = S3Server::start();
     let bucket = server.address("fresh");
@@ -161,9 +164,9 @@ fn a_bucket_of_s3_is_made_and_its_keys_stay_secret() {
     assert!(!shown.contains(SECRET_KEY), "{shown}");
     assert!(server.seen().iter().any(|seen| seen.path == "/fresh/vol/juicefs_uuid"));
 
-    let told = refused(&place.config(&["--secret-key", "not the key"]));
-    assert!(told.contains("SignatureDoesNotMatch"), "{told}");
-    assert!(!told.contains("not the key"), "{told}");
+    let error_message = refused(&place.config(&["--secret-key", "not the key"]));
+    assert!(error_message.contains("SignatureDoesNotMatch"), "{error_message}");
+    assert!(!error_message.contains("not the key"), "{error_message}");
 }
 
 #[test]
@@ -179,7 +182,7 @@ fn a_changed_storage_is_tested_unless_forced_and_left_clean() {
     let blocked = place.0.path().join("blocked");
     fs::write(&blocked, "a file in the way").unwrap();
     let blocked = blocked.to_str().unwrap();
-    let told = refused(&place.config(&["--bucket", blocked]));
-    assert!(told.contains("does not work"), "{told}");
+    let error_message = refused(&place.config(&["--bucket", blocked]));
+    assert!(error_message.contains("does not work"), "{error_message}");
     succeeded(&place.config(&["--bucket", blocked, "--force"]));
 }

@@ -1,6 +1,6 @@
-//! Buckets that are part of the host's name: what is asked of whom, signed for which region.
+//! Buckets in the host name: the requests, and the region they are signed for.
 //!
-//! A proxy brings every name here, so that the addresses can be those of the world.
+//! A proxy resolves every name to the test server, so that real addresses can be used.
 
 use bytes::Bytes;
 use jfs::object::{Spec, open};
@@ -11,7 +11,7 @@ use crate::proxy::Proxy;
 use crate::s3::{S3Server, Seen};
 use crate::tls::{named, path};
 
-/// Domains that these tests have buckets in.
+/// Domains of the buckets in these tests.
 const DOMAINS: [&str; 8] = [
     "s3.us-east-1.amazonaws.com",
     "s3.eu-west-1.amazonaws.com",
@@ -26,7 +26,7 @@ const DOMAINS: [&str; 8] = [
 struct Case {
     storage: &'static str,
     bucket: &'static str,
-    /// Whom requests are for, as the server is told.
+    /// The host of the requests, as the server sees it.
     host: &'static str,
     region: &'static str,
 }
@@ -44,7 +44,7 @@ const AWS: &str = "vol.s3.us-east-1.amazonaws.com";
 const OSS: &str = "vol.oss-cn-hangzhou.aliyuncs.com";
 const INTERNAL: &str = "vol.oss-cn-hangzhou-internal.aliyuncs.com";
 
-/// What a key of the tests is in the path.
+/// The key of these tests in a path.
 const KEY: &str = "/a/b%20c%2Bd%25%C3%A4";
 
 fn host_style(mut spec: Spec) -> Spec {
@@ -65,7 +65,7 @@ fn assert_asked(seen: &[Seen], case: &Case) {
 
 /// The server checks each signature, and so that it is for this host.
 #[tokio::test]
-async fn a_bucket_is_asked_for_by_the_name_of_its_host() {
+async fn a_bucket_is_requested_by_its_host_name() {
     let server = S3Server::start_at(&DOMAINS, None);
     let proxy = Proxy::start(server.socket());
     for case in [
@@ -101,7 +101,7 @@ async fn a_bucket_is_asked_for_by_the_name_of_its_host() {
 }
 
 #[tokio::test]
-async fn a_bucket_is_asked_for_by_the_name_of_its_host_over_tls() {
+async fn a_bucket_is_requested_by_its_host_name_over_tls() {
     let server = S3Server::start_at(&DOMAINS, Some(named()));
     let proxy = Proxy::start(server.socket());
     for case in [
@@ -115,13 +115,13 @@ async fn a_bucket_is_asked_for_by_the_name_of_its_host_over_tls() {
         case.storage.clone_into(&mut spec.storage);
         use_all_of(&*open(&spec).unwrap()).await;
         assert_asked(&server.seen(), &case);
-        let targets: Vec<_> = proxy.asked().into_iter().map(|asked| asked.target).collect();
+        let targets: Vec<_> = proxy.requests().into_iter().map(|asked| asked.target).collect();
         assert_eq!(targets, [format!("{}:443", case.host)]);
     }
 }
 
 #[tokio::test]
-async fn other_endpoints_have_the_bucket_in_the_host_if_told_so() {
+async fn other_endpoints_have_the_bucket_in_the_host_if_configured() {
     let server = S3Server::start_at(&DOMAINS, None);
     let proxy = Proxy::start(server.socket());
     for case in [
@@ -138,7 +138,7 @@ async fn other_endpoints_have_the_bucket_in_the_host_if_told_so() {
 }
 
 #[tokio::test]
-async fn other_endpoints_have_the_bucket_in_the_path_unless_told_otherwise() {
+async fn other_endpoints_have_the_bucket_in_the_path_by_default() {
     let server = S3Server::start();
     let proxy = Proxy::start(server.socket());
     for bucket in ["http://store.test/vol", "http://vol.store.test", "store.test/vol/"] {
@@ -151,7 +151,7 @@ async fn other_endpoints_have_the_bucket_in_the_path_unless_told_otherwise() {
     }
 }
 
-/// A certificate for `*.domain` is not one for names with more dots.
+/// A certificate for `*.domain` does not cover names with more dots.
 #[tokio::test]
 async fn a_bucket_with_dots_is_in_the_path() {
     for scheme in ["http", "https"] {
@@ -171,7 +171,7 @@ async fn a_bucket_with_dots_is_in_the_path() {
 }
 
 #[tokio::test]
-async fn a_bucket_in_the_host_that_is_not_there_is_made() {
+async fn a_missing_bucket_in_the_host_is_created() {
     let server = S3Server::start_at(&DOMAINS, None);
     let proxy = Proxy::start(server.socket());
     let env = [("http_proxy", &*proxy.address())];
@@ -194,7 +194,7 @@ async fn a_bucket_in_the_host_that_is_not_there_is_made() {
 }
 
 #[tokio::test]
-async fn a_bucket_alone_is_asked_for_its_region() {
+async fn the_region_of_a_bare_bucket_name_is_requested() {
     let server = S3Server::start_at(&DOMAINS, Some(named()));
     let proxy = Proxy::start(server.socket());
     let bucket = format!("vol?ca-certs={}", path("names-ca.pem"));

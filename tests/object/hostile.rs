@@ -1,4 +1,4 @@
-//! A store of objects that means harm: what it sends is never taken into memory beyond what was asked.
+//! A hostile object store: what it sends never takes more memory than was requested.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::hostile_server::{Harm, Hostile, chunk, chunked, nothing, ten_terabytes, whole};
 
-/// Of a body that is refused, some is on its way in buffers of both kernels.
+/// Some of a refused body is in transit, in buffers of both kernels.
 const IN_FLIGHT: u64 = 32 << 20;
 
 fn client(server: &Hostile) -> Arc<dyn ObjectStore> {
@@ -21,13 +21,13 @@ fn client(server: &Hostile) -> Arc<dyn ObjectStore> {
 }
 
 #[track_caller]
-fn told<T: std::fmt::Debug>(outcome: Result<T>) -> String {
+fn error_message<T: std::fmt::Debug>(outcome: Result<T>) -> String {
     let error = outcome.unwrap_err();
     assert!(matches!(error, Error::Storage { .. }), "{error:?}");
-    let told = error.to_string();
-    assert!(!told.contains("no answer within"), "{told}");
-    assert!(told.len() < 2000, "{} bytes", told.len());
-    told
+    let error_message = error.to_string();
+    assert!(!error_message.contains("no response within"), "{error_message}");
+    assert!(error_message.len() < 2000, "{} bytes", error_message.len());
+    error_message
 }
 
 fn entry(key: &str) -> String {
@@ -46,16 +46,16 @@ fn listing(entries: &str, next: Option<&str>) -> String {
 }
 
 #[tokio::test]
-async fn a_promise_of_ten_terabytes_is_refused() {
+async fn an_announced_length_of_ten_terabytes_is_refused() {
     let server = Hostile::store(ten_terabytes());
     let store = client(&server);
-    let whole = told(store.get("a", GetRequest::whole_up_to(4 << 20)).await);
-    assert!(whole.contains("10000000000000 bytes are to come"), "{whole}");
-    told(store.get("a", GetRequest::range_up_to(0..100, 4 << 20)).await);
+    let whole = error_message(store.get("a", GetRequest::whole_up_to(4 << 20)).await);
+    assert!(whole.contains("announces 10000000000000 bytes"), "{whole}");
+    error_message(store.get("a", GetRequest::range_up_to(0..100, 4 << 20)).await);
 }
 
 #[tokio::test]
-async fn a_body_without_an_end_is_cut_off_at_what_the_object_can_have() {
+async fn an_endless_body_is_cut_off_at_the_maximum_size() {
     let piece = "x".repeat(1000);
     let server = Hostile::store(Harm::Endless { first: chunked(200, "x"), then: chunk(&piece) });
     let store = client(&server);
@@ -64,88 +64,90 @@ async fn a_body_without_an_end_is_cut_off_at_what_the_object_can_have() {
         GetRequest::range_up_to(5..10, 4 << 20),
         GetRequest::whole_up_to(0),
     ] {
-        let told = told(store.get("a", wanted).await);
-        assert!(told.contains("more than"), "{told}");
+        let error_message = error_message(store.get("a", wanted).await);
+        assert!(error_message.contains("more than"), "{error_message}");
     }
     assert!(server.sent() < 3 * IN_FLIGHT, "{}", server.sent());
 }
 
 #[tokio::test]
-async fn a_part_is_no_longer_than_was_asked_for() {
+async fn a_range_longer_than_requested_is_refused() {
     let head = "HTTP/1.1 206 So\r\nContent-Range: bytes 0-9/100\r\nContent-Length: 5000\r\n\r\n";
     let server = Hostile::store(Harm::Say([head.as_bytes(), &[b'x'; 5000][..]].concat()));
-    let told = told(client(&server).get("a", GetRequest::range_up_to(0..10, 4 << 20)).await);
-    assert!(told.contains("5000 bytes are to come"), "{told}");
+    let error_message =
+        error_message(client(&server).get("a", GetRequest::range_up_to(0..10, 4 << 20)).await);
+    assert!(error_message.contains("announces 5000 bytes"), "{error_message}");
 }
 
 #[tokio::test]
-async fn an_error_without_an_end_is_cut_off() {
+async fn an_endless_error_is_cut_off() {
     let first = chunked(500, "<Error><Code>InternalError</Code><Message>");
     let server = Hostile::start(move |_| Harm::Endless {
         first: first.clone(),
         then: chunk(&"x".repeat(1000)),
     });
     let store = client(&server);
-    told(store.get("a", GetRequest::whole()).await);
-    told(store.put("a", bytes::Bytes::from_static(b"x"), 0).await);
-    told(store.list("", "", 10).await);
+    error_message(store.get("a", GetRequest::whole()).await);
+    error_message(store.put("a", bytes::Bytes::from_static(b"x"), 0).await);
+    error_message(store.list("", "", 10).await);
     assert!(server.sent() < 3 * IN_FLIGHT, "{}", server.sent());
 }
 
 #[tokio::test]
-async fn an_error_of_many_words_is_told_in_few() {
+async fn a_long_error_message_is_shortened() {
     let message = "many\nwords ".repeat(10_000);
     let body = format!("<Error><Code>Odd</Code><Message>{message}</Message></Error>");
     let answer = format!("HTTP/1.1 400 So\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let server = Hostile::store(Harm::Say(answer.into_bytes()));
-    let told = told(client(&server).get("a", GetRequest::whole()).await);
-    assert!(told.contains("Odd") && !told.contains('\n'), "{told}");
+    let error_message = error_message(client(&server).get("a", GetRequest::whole()).await);
+    assert!(error_message.contains("Odd") && !error_message.contains('\n'), "{error_message}");
 }
 
 #[tokio::test]
-async fn a_listing_without_an_end_is_cut_off() {
+async fn an_endless_listing_is_cut_off() {
     let first = chunked(200, "<ListBucketResult>");
     let server = Hostile::store(Harm::Endless { first, then: chunk(&entry("a")) });
-    told(client(&server).list("", "", 10).await);
+    error_message(client(&server).list("", "", 10).await);
     assert!(server.sent() < IN_FLIGHT, "{}", server.sent());
 }
 
 #[tokio::test]
-async fn a_listing_that_gets_nowhere_ends() {
-    // The same page again and again; then pages without anything; then more keys than were asked for.
+async fn a_listing_without_progress_ends() {
+    // The same page again and again; then empty pages; then more keys than were requested.
     let same = Hostile::store(whole(&listing(&entry("a"), Some("t"))));
-    let told_of = told(client(&same).list("", "", 1000).await);
+    let second_message = error_message(client(&same).list("", "", 1000).await);
     assert!(
-        told_of.contains("\"a\" was listed before \"a\"") || told_of.contains("anywhere"),
-        "{told_of}"
+        second_message.contains("\"a\" was listed before \"a\"")
+            || second_message.contains("no progress"),
+        "{second_message}"
     );
 
     let empty = Hostile::store(whole(&listing("", Some("t"))));
-    assert!(told(client(&empty).list("", "", 1000).await).contains("without getting anywhere"));
+    assert!(error_message(client(&empty).list("", "", 1000).await).contains("makes no progress"));
 
     let number = std::sync::atomic::AtomicU64::new(0);
     let new = Hostile::start(move |_| {
         let number = number.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         whole(&listing("", Some(&number.to_string())))
     });
-    assert!(told(client(&new).list("", "", 1000).await).contains("without getting anywhere"));
+    assert!(error_message(client(&new).list("", "", 1000).await).contains("makes no progress"));
 
     let entries: String = (0..50).map(|i| entry(&format!("{i:03}"))).collect();
     let many = Hostile::store(whole(&listing(&entries, None)));
-    assert!(told(client(&many).list("", "", 10).await).contains("50 keys"));
+    assert!(error_message(client(&many).list("", "", 10).await).contains("50 keys"));
 }
 
 #[tokio::test]
-async fn headers_without_an_end_are_cut_off() {
+async fn endless_headers_are_cut_off() {
     for then in ["X-Many: of them\r\n", "x"] {
         let first = b"HTTP/1.1 200 OK\r\nX-Long: ".to_vec();
         let server = Hostile::store(Harm::Endless { first, then: then.as_bytes().to_vec() });
-        told(client(&server).get("a", GetRequest::whole()).await);
+        error_message(client(&server).get("a", GetRequest::whole()).await);
         assert!(server.sent() < IN_FLIGHT, "{}", server.sent());
     }
 }
 
-/// Answers that are nearly right, and then not.
+/// Generates responses that are nearly valid.
 fn mangled() -> impl Strategy<Value = Vec<u8>> {
     let seeds = vec![
         listing(&entry("a%2Fb"), None),
@@ -178,13 +180,13 @@ fn mangled() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
-fn no_answer_whatever_it_is_makes_a_client_panic_or_hang() {
+fn no_response_makes_a_client_panic_or_hang() {
     let answer = Arc::new(std::sync::Mutex::new(Vec::new()));
     let server = Hostile::start({
         let answer = Arc::clone(&answer);
         move |_| match answer.lock().unwrap().clone() {
             empty if empty.is_empty() => nothing(),
-            // Hangs up behind it, so that nobody waits for more.
+            // Closes the connection afterwards, so that no one waits for more.
             bytes => Harm::Say(bytes),
         }
     });
@@ -208,7 +210,7 @@ fn no_answer_whatever_it_is_makes_a_client_panic_or_hang() {
                 };
                 tokio::time::timeout(Duration::from_mins(1), asked)
                     .await
-                    .map_err(|_| TestCaseError::fail("no answer in time"))
+                    .map_err(|_| TestCaseError::fail("no response in time"))
             })
         })
         .unwrap();

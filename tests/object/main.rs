@@ -1,5 +1,5 @@
-//! Object stores: one body for all of them, S3 on the wire, through proxies and when it fails, and
-//! encrypted objects against the real Go client.
+//! Object stores: one test body for all of them, S3 on the wire, through proxies and when it fails,
+//! and encrypted objects with the real Go client.
 #![cfg(test)]
 
 #[allow(dead_code, reason = "each test program uses its own part of this")]
@@ -13,7 +13,7 @@ mod support;
 
 mod stores;
 
-/// Runs each body on each store: `conformance::store::body`. A new store is a new line here and a
+/// Runs each body on each store: `conformance::store::body`. A new store needs a line here and a
 /// factory in `stores`.
 macro_rules! on_every_store {
     ($($(#[doc = $doc:literal])* async fn $body:ident($store:ident) $block:block)*) => {
@@ -36,19 +36,19 @@ macro_rules! on_store {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $body() {
                 let made = $crate::stores::$store();
-                made.store.create().await.expect("the bucket is made");
+                made.store.create().await.expect("the bucket must be created");
                 super::$body(made.store.as_ref()).await;
             })*
         }
     };
 }
 
+mod bit_flips;
 mod conformance;
 mod failures;
 mod files;
-mod flipped;
 mod format;
-mod go;
+mod go_client;
 mod host_style;
 mod hostile;
 mod minio;

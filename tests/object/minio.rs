@@ -1,4 +1,4 @@
-//! A `minio` server for tests: on loopback, its objects in a folder that goes with it.
+//! A `minio` server for tests, on loopback, with its objects in a temporary directory.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -20,11 +20,11 @@ const START_LIMIT: Duration = Duration::from_mins(1);
 const USER: &str = "test-user";
 const PASSWORD: &str = "test-password";
 
-/// Ends the server, and its folder, when its own input ends; it does so however this program ends.
+/// A script that stops the server and removes its directory when its standard input is closed, which
+/// happens however this program ends.
 ///
-/// This fork keeps its objects in a folder that it does not let be chosen. So that each server has
-/// its own, it sees another one there.
-const KEEPER: &str = r#"
+/// This fork stores its objects in a fixed directory, so each server gets a mount of its own there.
+const SUPERVISOR: &str = r#"
     mkdir -p "$3/data" /tmp/fakeEndpoint
     unshare --mount sh -c '
         mount --bind "$3/data" /tmp/fakeEndpoint &&
@@ -39,19 +39,19 @@ const KEEPER: &str = r#"
 
 pub struct MinioServer {
     port: u16,
-    /// Held for its input, which ends with this program.
-    _keeper: Child,
+    /// Its standard input closes when this program ends.
+    _supervisor: Child,
     _dir: TempDir,
 }
 
 impl MinioServer {
-    /// The one server that the tests of this program share.
+    /// Returns the server that all tests of this program share.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<MinioServer> = OnceLock::new();
         SHARED.get_or_init(Self::start)
     }
 
-    /// How to open a bucket, which is still to be made.
+    /// Returns the spec of a bucket, which does not exist yet.
     pub fn spec(&self, bucket: &str) -> Spec {
         let mut spec = Spec::new("minio", &format!("http://127.0.0.1:{}/{bucket}", self.port));
         (spec.access_key, spec.secret_key) = (USER.to_owned(), Secret::new(PASSWORD));
@@ -66,8 +66,8 @@ impl MinioServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         drop(listener);
-        let keeper = Command::new("sh")
-            .args(["-c", KEEPER, "sh", built.trim_end(), &port.to_string()])
+        let supervisor = Command::new("sh")
+            .args(["-c", SUPERVISOR, "sh", built.trim_end(), &port.to_string()])
             .arg(dir.path())
             .env("MINIO_ROOT_USER", USER)
             .env("MINIO_ROOT_PASSWORD", PASSWORD)
@@ -84,11 +84,11 @@ impl MinioServer {
             );
             thread::sleep(Duration::from_millis(50));
         }
-        Self { port, _keeper: keeper, _dir: dir }
+        Self { port, _supervisor: supervisor, _dir: dir }
     }
 }
 
-/// Whether it answers and is done with its start.
+/// Whether the server is up.
 fn is_up(port: u16) -> bool {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;

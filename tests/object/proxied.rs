@@ -1,5 +1,5 @@
-//! S3 through a proxy: what the environment says of it, what the proxy is asked, and what is told
-//! when it does not want to.
+//! S3 through a proxy: the environment variables, the requests to the proxy, and the errors when it
+//! refuses.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use jfs::Error;
 use jfs::object::{GetRequest, ObjectStore, Spec, open};
 use jfs::secret::Secret;
 
-use crate::proxy::{Asked, Proxy};
+use crate::proxy::{Proxy, ProxyRequest};
 use crate::s3::{ACCESS_KEY, S3Server, SECRET_KEY};
 use crate::support::command::{Finished, run};
 use crate::support::juicefs::command;
@@ -20,12 +20,11 @@ use crate::tls::{named, path};
 /// No request of these tests takes longer.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Everything that says something about proxies.
+/// All variables that concern proxies.
 const VARIABLES: [&str; 7] =
     ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY"];
 
-/// How to open a bucket of the server by another address, where the environment says no more than
-/// this of proxies.
+/// Returns the spec of a bucket of the server at another address, with only these proxy variables.
 pub fn spec(server: &S3Server, bucket: &str, env: &[(&str, &str)]) -> Spec {
     let mut spec = server.spec("vol");
     bucket.clone_into(&mut spec.bucket);
@@ -38,7 +37,7 @@ pub fn spec(server: &S3Server, bucket: &str, env: &[(&str, &str)]) -> Spec {
     spec
 }
 
-/// Does everything that a store can.
+/// Uses every operation of a store.
 pub async fn use_all_of(store: &dyn ObjectStore) {
     let (key, body) = ("a/b c+d%\u{e4}", Bytes::from(vec![7; 300_000]));
     store.put(key, body.clone(), 0).await.unwrap();
@@ -52,8 +51,8 @@ pub async fn use_all_of(store: &dyn ObjectStore) {
     assert!(matches!(store.head(key).await, Err(Error::NotFound)));
 }
 
-/// What is told of each kind of request, all of which fail: a line for each.
-async fn told(store: Arc<dyn ObjectStore>) -> String {
+/// Returns the errors of all operations, which must all fail: one line each.
+async fn error_message(store: Arc<dyn ObjectStore>) -> String {
     let failed = [
         store.put("a", Bytes::from_static(b"x"), 0).await.unwrap_err(),
         store.get("a", GetRequest::whole()).await.unwrap_err(),
@@ -65,33 +64,33 @@ async fn told(store: Arc<dyn ObjectStore>) -> String {
     failed.map(|error| error.to_string()).join("\n")
 }
 
-/// Whether each line has all of these and none of it the password.
+/// Checks that each line contains all of these and never the password.
 #[track_caller]
-fn assert_says(told: &str, parts: &[&str]) {
-    for line in told.lines() {
+fn assert_says(error_message: &str, parts: &[&str]) {
+    for line in error_message.lines() {
         for part in parts {
             assert!(line.contains(part), "{part} is not in: {line}");
         }
     }
-    assert!(!told.contains("sesame"), "{told}");
+    assert!(!error_message.contains("sesame"), "{error_message}");
 }
 
 fn plain(server: &S3Server, env: &[(&str, &str)]) -> Arc<dyn ObjectStore> {
     open(&spec(server, "http://store.test/vol", env)).unwrap()
 }
 
-/// With TLS, which the proxy must not look into.
+/// Opens a store over TLS, which the proxy must not see into.
 fn secure(server: &S3Server, env: &[(&str, &str)]) -> Arc<dyn ObjectStore> {
     let bucket = format!("https://eu.store.test/vol?ca-certs={}", path("names-ca.pem"));
     open(&spec(server, &bucket, env)).unwrap()
 }
 
 #[tokio::test]
-async fn regression_a_proxy_is_asked_in_the_clear_by_the_whole_address_not_for_a_tunnel() {
+async fn regression_plain_requests_use_the_absolute_uri_and_no_tunnel() {
     let server = S3Server::start();
     let proxy = Proxy::start(server.socket());
     use_all_of(&*plain(&server, &[("http_proxy", &proxy.address())])).await;
-    let (asked, seen) = (proxy.asked(), server.seen());
+    let (asked, seen) = (proxy.requests(), server.seen());
     assert_eq!(asked.len(), seen.len());
     assert_eq!((&*asked[0].method, &*seen[0].path), ("PUT", "/vol/a/b%20c%2Bd%25%C3%A4"));
     for (asked, seen) in asked.iter().zip(&seen) {
@@ -104,23 +103,23 @@ async fn regression_a_proxy_is_asked_in_the_clear_by_the_whole_address_not_for_a
 }
 
 #[tokio::test]
-async fn a_port_of_the_address_is_for_the_proxy_to_connect_to() {
+async fn the_proxy_connects_to_the_port_of_the_address() {
     let server = S3Server::start();
     let proxy = Proxy::start(server.socket());
     let env = [("HTTP_PROXY", &*format!("http://{}/", proxy.address()))];
     let store = open(&spec(&server, "http://store.test:9000/vol", &env)).unwrap();
     use_all_of(&*store).await;
-    let asked = proxy.asked();
+    let asked = proxy.requests();
     assert_eq!(asked[1].target, "http://store.test:9000/vol/a/b%20c%2Bd%25%C3%A4?x-id=GetObject");
     assert_eq!(asked[1].header("host"), "store.test:9000");
 }
 
 #[tokio::test]
-async fn tls_goes_through_a_tunnel_that_is_used_again() {
+async fn tls_uses_a_tunnel_that_is_reused() {
     let server = S3Server::start_tls(named());
     let proxy = Proxy::start(server.socket());
     use_all_of(&*secure(&server, &[("https_proxy", &proxy.address())])).await;
-    let asked = proxy.asked();
+    let asked = proxy.requests();
     assert_eq!(asked.len(), 1, "{asked:?}");
     assert_eq!((&*asked[0].method, &*asked[0].target), ("CONNECT", "eu.store.test:443"));
     assert_eq!(asked[0].header("host"), "eu.store.test:443");
@@ -128,19 +127,19 @@ async fn tls_goes_through_a_tunnel_that_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_server_behind_a_tunnel_has_to_be_who_it_says() {
+async fn the_certificate_of_a_server_behind_a_tunnel_is_checked() {
     let server = S3Server::start_tls(named());
     let proxy = Proxy::start(server.socket());
     let bucket = format!("https://other.test/vol?ca-certs={}", path("names-ca.pem"));
     let env = [("https_proxy", &*proxy.address())];
-    let told = told(open(&spec(&server, &bucket, &env)).unwrap()).await;
-    assert_says(&told, &["certificate"]);
-    assert_eq!(proxy.asked()[0].target, "other.test:443");
+    let error_message = error_message(open(&spec(&server, &bucket, &env)).unwrap()).await;
+    assert_says(&error_message, &["certificate"]);
+    assert_eq!(proxy.requests()[0].target, "other.test:443");
     assert!(server.seen().is_empty());
 }
 
 #[tokio::test]
-async fn connections_to_a_proxy_are_used_again() {
+async fn connections_to_a_proxy_are_reused() {
     let server = S3Server::start();
     let proxy = Proxy::start(server.socket());
     let store = plain(&server, &[("http_proxy", &proxy.address())]);
@@ -148,22 +147,24 @@ async fn connections_to_a_proxy_are_used_again() {
         store.put("a", Bytes::from_static(b"x"), 0).await.unwrap();
         store.get("a", GetRequest::whole()).await.unwrap();
     }
-    assert_eq!((proxy.asked().len(), proxy.connections()), (20, 1));
+    assert_eq!((proxy.requests().len(), proxy.connections()), (20, 1));
 }
 
 #[tokio::test]
-async fn the_proxy_alone_gets_its_user_and_password() {
-    // That of RFC 7617.
-    let wanted = "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==";
+async fn only_the_proxy_gets_its_user_and_password() {
+    // The example of RFC 7617.
+    let required = "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==";
     for is_secure in [false, true] {
         let server = if is_secure { S3Server::start_tls(named()) } else { S3Server::start() };
         let proxy = Proxy::start(server.socket());
-        proxy.want(wanted);
+        proxy.require(required);
         let address = format!("http://Aladdin:open%20sesame@{}", proxy.address());
         let env = [("HTTP_PROXY", &*address), ("HTTPS_PROXY", &*address)];
         let store = if is_secure { secure(&server, &env) } else { plain(&server, &env) };
         use_all_of(&*store).await;
-        assert!(proxy.asked().iter().all(|asked| asked.header("proxy-authorization") == wanted));
+        assert!(
+            proxy.requests().iter().all(|asked| asked.header("proxy-authorization") == required)
+        );
         for seen in server.seen() {
             assert_eq!(seen.header("proxy-authorization"), "");
             assert!(!seen.header("authorization").contains("proxy"), "{seen:?}");
@@ -172,24 +173,27 @@ async fn the_proxy_alone_gets_its_user_and_password() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_does_not_know_us_is_told() {
+async fn a_rejected_proxy_password_is_reported() {
     for is_secure in [false, true] {
         let server = if is_secure { S3Server::start_tls(named()) } else { S3Server::start() };
         let proxy = Proxy::start(server.socket());
-        proxy.want("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+        proxy.require("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
         let address = format!("http://Aladdin:wrong-sesame@{}", proxy.address());
         for address in [&proxy.address(), &address] {
             let env = [("HTTP_PROXY", &**address), ("HTTPS_PROXY", &**address)];
             let store = if is_secure { secure(&server, &env) } else { plain(&server, &env) };
             let shown = format!("proxy http://{}: ", proxy.address());
-            assert_says(&told(store).await, &[&shown, "407 Proxy Authentication Required"]);
+            assert_says(
+                &error_message(store).await,
+                &[&shown, "407 Proxy Authentication Required"],
+            );
         }
         assert!(server.seen().is_empty());
     }
 }
 
 #[tokio::test]
-async fn regression_a_proxy_that_refuses_is_told_with_what_it_says() {
+async fn regression_the_status_of_a_refusing_proxy_is_reported() {
     for status in [StatusCode::FORBIDDEN, StatusCode::BAD_GATEWAY, StatusCode::GATEWAY_TIMEOUT] {
         for is_secure in [false, true] {
             let server = if is_secure { S3Server::start_tls(named()) } else { S3Server::start() };
@@ -199,12 +203,12 @@ async fn regression_a_proxy_that_refuses_is_told_with_what_it_says() {
             let env = [("HTTP_PROXY", &*address), ("HTTPS_PROXY", &*address)];
             let store = if is_secure { secure(&server, &env) } else { plain(&server, &env) };
             let shown = format!("proxy http://{}: ", proxy.address());
-            assert_says(&told(store).await, &[&shown, &status.to_string()]);
+            assert_says(&error_message(store).await, &[&shown, &status.to_string()]);
         }
     }
 }
 
-/// What a store itself says is still what counts, however it came here.
+/// An error of the store itself is reported as such, even through a proxy.
 #[tokio::test]
 async fn an_error_of_the_store_is_not_taken_for_one_of_the_proxy() {
     let server = S3Server::start();
@@ -217,7 +221,7 @@ async fn an_error_of_the_store_is_not_taken_for_one_of_the_proxy() {
 }
 
 #[tokio::test]
-async fn regression_a_proxy_that_is_not_there_is_named_without_its_password() {
+async fn regression_an_unreachable_proxy_is_named_without_its_password() {
     let server = S3Server::start();
     let address = {
         let proxy = Proxy::start(server.socket());
@@ -226,12 +230,12 @@ async fn regression_a_proxy_that_is_not_there_is_named_without_its_password() {
     let shown = format!("cannot connect: proxy http://{}: ", address.split_once('@').unwrap().1);
     let env = [("HTTP_PROXY", &*address), ("HTTPS_PROXY", &*address)];
     for store in [plain(&server, &env), secure(&server, &env)] {
-        assert_says(&told(store).await, &[&shown, "refused"]);
+        assert_says(&error_message(store).await, &[&shown, "refused"]);
     }
 }
 
 #[tokio::test]
-async fn regression_a_proxy_may_want_tls_itself() {
+async fn regression_a_proxy_may_use_tls_itself() {
     for is_secure in [false, true] {
         let server = if is_secure { S3Server::start_tls(named()) } else { S3Server::start() };
         let proxy = Proxy::start_tls(server.socket(), named());
@@ -240,18 +244,18 @@ async fn regression_a_proxy_may_want_tls_itself() {
         let scheme = if is_secure { "https" } else { "http" };
         let bucket = format!("{scheme}://eu.store.test/vol?ca-certs={}", path("names-ca.pem"));
         use_all_of(&*open(&spec(&server, &bucket, &env)).unwrap()).await;
-        assert_eq!(proxy.asked()[0].method == "CONNECT", is_secure);
+        assert_eq!(proxy.requests()[0].method == "CONNECT", is_secure);
 
-        // One that nobody vouches for gets to know nothing.
+        // An untrusted proxy gets no request.
         let bucket = format!("{scheme}://eu.store.test/vol");
-        let told = told(open(&spec(&server, &bucket, &env)).unwrap()).await;
-        assert_says(&told, &[&format!("proxy {address}: "), "certificate"]);
-        assert!(proxy.asked().is_empty());
+        let error_message = error_message(open(&spec(&server, &bucket, &env)).unwrap()).await;
+        assert_says(&error_message, &[&format!("proxy {address}: "), "certificate"]);
+        assert!(proxy.requests().is_empty());
     }
 }
 
 #[tokio::test]
-async fn this_machine_is_not_asked_for_through_a_proxy() {
+async fn this_machine_is_never_accessed_through_a_proxy() {
     let server = S3Server::start();
     let proxy = Proxy::start(server.socket());
     for host in ["127.0.0.1", "localhost"] {
@@ -262,9 +266,9 @@ async fn this_machine_is_not_asked_for_through_a_proxy() {
     assert_eq!(proxy.connections(), 0);
 }
 
-/// By an address that is this machine, but is not known for it.
+/// By an address of this machine that is not a loopback address.
 #[tokio::test]
-async fn whom_no_proxy_names_is_asked_directly() {
+async fn hosts_in_no_proxy_are_accessed_directly() {
     let server = S3Server::start();
     let proxy = Proxy::start(server.socket());
     let (address, port) = (proxy.address(), server.socket().port());
@@ -280,13 +284,13 @@ async fn whom_no_proxy_names_is_asked_directly() {
         let env = [("http_proxy", &*address), ("no_proxy", list)];
         let store = open(&spec(&server, &format!("http://0.0.0.0:{port}/vol"), &env)).unwrap();
         use_all_of(&*store).await;
-        assert_eq!(proxy.asked().is_empty(), is_direct, "{list}");
+        assert_eq!(proxy.requests().is_empty(), is_direct, "{list}");
     }
 }
 
-/// A bucket that is part of the host makes another host of it, which only the proxy knows.
+/// A bucket in the host name makes another host, which only the proxy can resolve.
 #[tokio::test]
-async fn regression_no_proxy_is_about_the_host_that_is_asked_not_the_endpoint() {
+async fn regression_no_proxy_applies_to_the_requested_host_not_the_endpoint() {
     let server = S3Server::start_at(&["store.invalid"], None);
     let proxy = Proxy::start(server.socket());
     let address = proxy.address();
@@ -296,22 +300,22 @@ async fn regression_no_proxy_is_about_the_host_that_is_asked_not_the_endpoint() 
         spec.env.insert("JFS_S3_VHOST_STYLE".to_owned(), Secret::new("1"));
         let outcome = open(&spec).unwrap().put("a", Bytes::from_static(b"x"), 0).await;
         assert_eq!(outcome.is_err(), is_direct, "{list}: {outcome:?}");
-        assert_eq!(proxy.asked().is_empty(), is_direct, "{list}");
+        assert_eq!(proxy.requests().is_empty(), is_direct, "{list}");
     }
 }
 
 #[tokio::test]
-async fn a_variable_that_makes_no_sense_is_named_without_its_value() {
+async fn an_invalid_variable_is_named_without_its_value() {
     let server = S3Server::start();
     let env = [("HTTPS_PROXY", "socks5://Aladdin:sesame@127.0.0.1:1080")];
     let error = open(&spec(&server, "https://store.test/vol", &env)).err().unwrap();
     assert!(matches!(error, Error::BadInput(_)), "{error:?}");
     assert_says(&error.to_string(), &["HTTPS_PROXY: ", "socks5"]);
-    // It does not matter to who is not asked that way.
+    // It does not matter to requests that do not need it.
     use_all_of(&*open(&spec(&server, &server.address("vol"), &env)).unwrap()).await;
 }
 
-/// Formats a volume on a bucket, by this client or the Go client, as the environment says.
+/// Formats a volume on a bucket with this client or the Go client, in this environment.
 fn format(mut program: Command, bucket: &str, env: &[(&str, &str)]) -> Finished {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("sqlite3://{}", dir.path().join("meta.db").display());
@@ -334,26 +338,30 @@ fn a_program_takes_the_proxy_from_its_environment() {
     let server = S3Server::start_at(&["s3.us-east-1.amazonaws.com"], None);
     server.bucket("vol");
     let proxy = Proxy::start(server.socket());
-    proxy.want("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+    proxy.require("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
     let bucket = "http://vol.s3.us-east-1.amazonaws.com";
     let address = format!("http://Aladdin:open%20sesame@{}", proxy.address());
     let done = format(ours(), bucket, &[("http_proxy", &address)]).ok();
     assert!(!done.to_string().contains("sesame"), "{done}");
     let mark = "http://vol.s3.us-east-1.amazonaws.com/vol/juicefs_uuid";
     assert!(
-        proxy.asked().iter().any(|asked| asked.method == "PUT" && asked.target.starts_with(mark))
+        proxy
+            .requests()
+            .iter()
+            .any(|asked| asked.method == "PUT" && asked.target.starts_with(mark))
     );
 
-    let told = format(ours(), bucket, &[("http_proxy", &proxy.address())]).refused();
-    assert!(told.stderr.contains("407 Proxy Authentication Required"), "{told}");
+    let error_message = format(ours(), bucket, &[("http_proxy", &proxy.address())]).refused();
+    assert!(error_message.stderr.contains("407 Proxy Authentication Required"), "{error_message}");
 }
 
-/// What a proxy was asked when a volume was formatted: how the mark came there, and everything that
-/// is not random.
-fn way(asked: &[Asked]) -> (String, Vec<String>) {
-    let whom =
-        |one: &Asked| format!("{} {}", one.header("host"), one.header("proxy-authorization"));
-    let is_mark = |one: &&Asked| one.method == "PUT" && one.target.contains("juicefs_uuid");
+/// Returns the requests to a proxy while a volume was formatted: how the uuid object was written,
+/// and everything that is not random.
+fn way(asked: &[ProxyRequest]) -> (String, Vec<String>) {
+    let whom = |one: &ProxyRequest| {
+        format!("{} {}", one.header("host"), one.header("proxy-authorization"))
+    };
+    let is_mark = |one: &&ProxyRequest| one.method == "PUT" && one.target.contains("juicefs_uuid");
     let mark = asked.iter().find(is_mark).map(|mark| mark.target.replace("?x-id=PutObject", ""));
     let mut all: Vec<_> = asked.iter().map(|one| format!("{} {}", one.method, whom(one))).collect();
     all.sort();
@@ -361,7 +369,7 @@ fn way(asked: &[Asked]) -> (String, Vec<String>) {
     (mark.unwrap_or_default(), all)
 }
 
-/// The ways of both clients to a fresh bucket.
+/// Returns the requests of both clients for a fresh bucket.
 fn ways(
     server: &S3Server,
     proxy: &Proxy,
@@ -374,12 +382,12 @@ fn ways(
             server.bucket(name);
         }
         format(program, bucket, env).ok();
-        way(&proxy.asked())
+        way(&proxy.requests())
     })
 }
 
 #[test]
-fn the_go_client_asks_the_proxy_the_same() {
+fn the_go_client_sends_the_proxy_the_same_requests() {
     let domains = ["s3.us-east-1.amazonaws.com", "store.test:9000"];
     let server = S3Server::start_at(&domains, None);
     let proxy = Proxy::start(server.socket());
@@ -398,7 +406,7 @@ fn the_go_client_asks_the_proxy_the_same() {
 }
 
 #[test]
-fn the_go_client_goes_through_the_same_tunnel() {
+fn the_go_client_uses_the_same_tunnel() {
     let server = S3Server::start_at(&["s3.us-east-1.amazonaws.com"], Some(named()));
     let proxy = Proxy::start(server.socket());
     let address = format!("http://Aladdin:open%20sesame@{}", proxy.address());

@@ -1,6 +1,5 @@
-//! A proxy for HTTP, as one finds them between a machine and the world: it passes on what it is
-//! asked in the clear by the whole address, and makes tunnels to the port of TLS only. Every host is
-//! the one server of the test. It notes what it was asked.
+//! An HTTP proxy for tests. It forwards plain requests with absolute URIs, and opens tunnels only
+//! to the TLS port. Every host is the one test server. It records the requests.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -19,23 +18,23 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
 
-/// One request as it came to the proxy.
+/// A request as the proxy received it.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct ProxyRequest {
     pub method: String,
-    /// What was asked for, as it stood in the first line.
+    /// The request target of the first line.
     pub target: String,
     pub headers: HeaderMap,
 }
 
-impl Asked {
-    /// A header, empty if there is none.
+impl ProxyRequest {
+    /// Returns a header; empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().expect("a header is text"))
     }
 }
 
-/// A running proxy; dropping it stops it.
+/// A running proxy, stopped when dropped.
 pub struct Proxy {
     port: u16,
     state: Arc<State>,
@@ -44,21 +43,21 @@ pub struct Proxy {
 
 struct State {
     server: SocketAddr,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<ProxyRequest>>,
     connections: AtomicUsize,
-    /// What `Proxy-Authorization` has to be, if anything.
-    wanted: Mutex<Option<&'static str>>,
-    /// What everyone is told.
+    /// The required `Proxy-Authorization`, if any.
+    required: Mutex<Option<&'static str>>,
+    /// If set, every request is refused with this status.
     refusal: Mutex<Option<StatusCode>>,
 }
 
 impl Proxy {
-    /// One where every host is this server.
+    /// Starts a proxy for which every host is this server.
     pub fn start(server: SocketAddr) -> Self {
         Self::serve(server, None)
     }
 
-    /// One that wants TLS before it is asked anything.
+    /// Starts a proxy that requires TLS.
     pub fn start_tls(server: SocketAddr, config: rustls::ServerConfig) -> Self {
         Self::serve(server, Some(TlsAcceptor::from(Arc::new(config))))
     }
@@ -68,7 +67,7 @@ impl Proxy {
             server,
             asked: Mutex::default(),
             connections: AtomicUsize::new(0),
-            wanted: Mutex::default(),
+            required: Mutex::default(),
             refusal: Mutex::default(),
         });
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -101,27 +100,27 @@ impl Proxy {
         Self { port, state, runtime: Some(runtime) }
     }
 
-    /// Its host and port.
+    /// Returns its host and port.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Wants to see this in `Proxy-Authorization` from now on.
-    pub fn want(&self, authorization: &'static str) {
-        *self.state.wanted.lock().unwrap() = Some(authorization);
+    /// Requires this `Proxy-Authorization` from now on.
+    pub fn require(&self, authorization: &'static str) {
+        *self.state.required.lock().unwrap() = Some(authorization);
     }
 
-    /// Tells everyone this from now on.
+    /// Refuses every request with this status from now on.
     pub fn refuse(&self, status: StatusCode) {
         *self.state.refusal.lock().unwrap() = Some(status);
     }
 
-    /// The requests since this was asked last.
-    pub fn asked(&self) -> Vec<Asked> {
+    /// Returns the requests since the last call.
+    pub fn requests(&self) -> Vec<ProxyRequest> {
         std::mem::take(&mut self.state.asked.lock().unwrap())
     }
 
-    /// How often somebody connected.
+    /// Returns the number of connections so far.
     pub fn connections(&self) -> usize {
         self.state.connections.load(Ordering::Relaxed)
     }
@@ -138,12 +137,12 @@ impl Drop for Proxy {
 async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, state: Arc<State>) {
     let answer = service_fn(|request| answer(&state, request));
     let serving = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
-    // Whoever hangs up is no concern of the proxy.
+    // A closed connection is not an error of the proxy.
     let _ = serving.with_upgrades().await;
 }
 
 async fn answer(state: &State, request: Request<Incoming>) -> hyper::Result<Response<Reply>> {
-    state.asked.lock().unwrap().push(Asked {
+    state.asked.lock().unwrap().push(ProxyRequest {
         method: request.method().to_string(),
         target: request.uri().to_string(),
         headers: request.headers().clone(),
@@ -152,8 +151,8 @@ async fn answer(state: &State, request: Request<Incoming>) -> hyper::Result<Resp
         return Ok(page(status));
     }
     let shown = request.headers().get(PROXY_AUTHORIZATION).map(|value| value.as_bytes().to_vec());
-    let wanted = state.wanted.lock().unwrap().map(str::as_bytes);
-    if wanted.is_some() && wanted != shown.as_deref() {
+    let required = state.required.lock().unwrap().map(str::as_bytes);
+    if required.is_some() && required != shown.as_deref() {
         return Ok(page(StatusCode::PROXY_AUTHENTICATION_REQUIRED));
     }
     let is_tls = request.uri().port_u16() == Some(443);
@@ -164,7 +163,7 @@ async fn answer(state: &State, request: Request<Incoming>) -> hyper::Result<Resp
             page(StatusCode::FORBIDDEN)
         });
     }
-    // Whoever asks a proxy for a path takes it for the server.
+    // A request without an absolute URI is meant for a server.
     if request.uri().scheme_str() != Some("http") {
         return Ok(page(StatusCode::BAD_REQUEST));
     }
@@ -180,7 +179,7 @@ fn tunnel(server: SocketAddr, request: Request<Incoming>) -> Response<Reply> {
     Response::new(Reply::Said(None))
 }
 
-/// Asks the server for the path, with what the headers say to it and not to us.
+/// Forwards the request to the server by its path, without the headers for the proxy.
 async fn forward(
     server: SocketAddr,
     mut request: Request<Incoming>,
@@ -191,7 +190,7 @@ async fn forward(
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
-    // The first line counts where it and the header differ.
+    // The first line takes precedence over the header.
     let host = request.uri().authority().expect("a whole address").to_string();
     request.headers_mut().insert(HOST, host.parse().expect("a header"));
     request.headers_mut().remove(PROXY_AUTHORIZATION);
@@ -200,7 +199,7 @@ async fn forward(
     Ok(sender.send_request(request).await?.map(Reply::Passed))
 }
 
-/// What a proxy says for itself.
+/// Returns a page of the proxy itself.
 fn page(status: StatusCode) -> Response<Reply> {
     let text = format!("<html><body>{status}</body></html>");
     let mut answer = Response::new(Reply::Said(Some(text.into())));
@@ -209,7 +208,7 @@ fn page(status: StatusCode) -> Response<Reply> {
     answer
 }
 
-/// The body of an answer: the server's, or our own.
+/// The body of a response: the server's, or the proxy's own.
 enum Reply {
     Passed(Incoming),
     Said(Option<Bytes>),

@@ -1,4 +1,4 @@
-//! Empty stores to test on, one factory for each kind.
+//! Empty stores to test on: one factory for each kind.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use jfs::secret::Secret;
 use crate::minio::MinioServer;
 use crate::s3::S3Server;
 
-pub const KEY: &str = include_str!("../../src/object/encrypt/golden/pkcs8.pem");
+pub const KEY: &str = include_str!("../../src/object/wrappers/encrypt/golden/pkcs8.pem");
 
 /// A store, and what keeps it alive.
 pub struct TestStore {
@@ -32,7 +32,7 @@ pub fn mem() -> TestStore {
     TestStore::open(&Spec::new("mem", &fresh_name()), None)
 }
 
-/// Without waiting for the disk: that is not what these tests are about.
+/// Without sync, which these tests do not cover.
 pub fn file() -> TestStore {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let bucket = format!("{}/", dir.path().display());
@@ -71,7 +71,7 @@ pub fn encrypted() -> TestStore {
     TestStore::open(&spec, None)
 }
 
-/// Fails now and then, and is asked again.
+/// Fails intermittently, with retries.
 pub fn flaky() -> TestStore {
     let rates = FaultRates {
         error: 0.002,

@@ -1,7 +1,7 @@
-//! S3 over TLS: whom the address says to trust, and who we are.
+//! S3 over TLS: server and client certificates as the bucket URL specifies.
 //!
-//! The certificates beside this file are for 127.0.0.1, and for names of stores in the world, of
-//! authorities whose keys were thrown away.
+//! The certificates beside this file are for 127.0.0.1 and for host names of real stores. Their
+//! authorities' keys were thrown away.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub fn path(name: &str) -> String {
     format!("{FOLDER}/{name}")
 }
 
-/// For a server that is called as the stores of the world are, and 127.0.0.1.
+/// Returns the configuration of a server with the host names of real stores, and 127.0.0.1.
 pub fn named() -> ServerConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider);
@@ -35,7 +35,7 @@ fn identity(name: &str) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>
     (chain, PrivateKeyDer::from_pem_file(path(&format!("{name}.key"))).unwrap())
 }
 
-/// A server that may want to know who is asking.
+/// Starts a server that may require a client certificate.
 fn server(asks: bool) -> S3Server {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone());
@@ -59,7 +59,7 @@ async fn write(server: &S3Server, options: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_server_that_nobody_vouches_for_is_not_talked_to() {
+async fn an_untrusted_server_gets_no_request() {
     let server = server(false);
     let error = write(&server, "").await.unwrap_err();
     assert!(error.to_string().contains("certificate"), "{error}");
@@ -67,7 +67,7 @@ async fn a_server_that_nobody_vouches_for_is_not_talked_to() {
 }
 
 #[tokio::test]
-async fn the_address_says_whom_to_trust() {
+async fn the_address_names_the_trusted_authority() {
     let server = server(false);
     write(&server, &format!("?ca-certs={}", path("ca.pem"))).await.unwrap();
     write(&server, "?tls-insecure-skip-verify=true").await.unwrap();
@@ -75,7 +75,7 @@ async fn the_address_says_whom_to_trust() {
 }
 
 #[tokio::test]
-async fn the_address_says_who_we_are() {
+async fn the_address_names_the_client_certificate() {
     let server = server(true);
     let trust = format!("?ca-certs={}", path("ca.pem"));
     write(&server, &trust).await.unwrap_err();
@@ -84,7 +84,7 @@ async fn the_address_says_who_we_are() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_wrong_is_named() {
+async fn the_error_names_a_bad_file() {
     let server = server(false);
     for (options, why) in [
         ("?ca-certs=/nowhere.pem", "ca-certs /nowhere.pem"),

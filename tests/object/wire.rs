@@ -1,4 +1,4 @@
-//! What goes over the wire to an S3 server.
+//! Requests to an S3 server, as they are sent.
 
 use bytes::Bytes;
 use jfs::object::{GetRequest, Spec, Tier, open};
@@ -10,7 +10,7 @@ fn tier(class: &str, tag: &str) -> Tier {
 }
 
 #[tokio::test]
-async fn a_body_is_not_signed_and_has_no_checksum_but_that_of_juicefs() {
+async fn a_body_is_not_signed_and_has_only_the_checksum_of_juicefs() {
     let server = S3Server::start();
     let store = open(&server.spec("bucket")).unwrap();
     store.put("a", Bytes::from_static(b"123456789"), 0).await.unwrap();
@@ -52,7 +52,7 @@ async fn a_tier_has_its_class_and_tag() {
 }
 
 #[tokio::test]
-async fn the_checksum_is_left_out_where_the_address_says_so() {
+async fn the_checksum_can_be_disabled_by_the_address() {
     let server = S3Server::start();
     let mut spec = server.spec("bucket");
     spec.bucket += "?disable-checksum=true";
@@ -62,7 +62,7 @@ async fn the_checksum_is_left_out_where_the_address_says_so() {
 }
 
 #[tokio::test]
-async fn a_range_is_asked_for_by_its_first_and_last_byte() {
+async fn a_range_is_requested_by_its_first_and_last_byte() {
     let server = S3Server::start();
     let store = open(&server.spec("bucket")).unwrap();
     store.put("a", Bytes::from_static(b"0123456789"), 0).await.unwrap();
@@ -73,11 +73,11 @@ async fn a_range_is_asked_for_by_its_first_and_last_byte() {
 }
 
 #[tokio::test]
-async fn a_session_token_is_sent_and_nobody_signs_for_anonymous() {
+async fn a_session_token_is_sent_and_anonymous_requests_are_not_signed() {
     let server = S3Server::start();
     let mut spec = server.spec("bucket");
     spec.session_token = jfs::secret::Secret::new("token");
-    // The server knows no tokens; what matters is what it was sent.
+    // The server knows no tokens; only the request matters.
     let _ = open(&spec).unwrap().head("a").await;
     assert_eq!(server.seen()[0].header("x-amz-security-token"), "token");
 
@@ -88,7 +88,7 @@ async fn a_session_token_is_sent_and_nobody_signs_for_anonymous() {
 }
 
 #[tokio::test]
-async fn a_listing_asks_for_encoded_keys_behind_the_marker() {
+async fn a_listing_requests_encoded_keys_after_the_marker() {
     let server = S3Server::start();
     let store = open(&server.spec("bucket")).unwrap();
     store.list("a b/", "a b/c", 7).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_listing_asks_for_encoded_keys_behind_the_marker() {
 }
 
 #[tokio::test]
-async fn connections_are_used_again() {
+async fn connections_are_reused() {
     let server = S3Server::start();
     let store = open(&server.spec("bucket")).unwrap();
     for _ in 0..20 {
@@ -112,7 +112,7 @@ async fn connections_are_used_again() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_is_not_there_is_made() {
+async fn a_missing_bucket_is_created() {
     let server = S3Server::start();
     let spec = Spec { bucket: server.address("new"), ..server.spec("other") };
     let store = open(&spec).unwrap();

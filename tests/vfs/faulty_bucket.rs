@@ -113,7 +113,7 @@ impl ObjectStore for FaultyBucket {
     async fn get(&self, key: &str, request: GetRequest) -> Result<Bytes> {
         self.gets_seen.lock().unwrap().push(key.to_owned());
         self.pass(key).await;
-        self.gets.get(key, wanted).await
+        self.gets.get(key, request).await
     }
 
     async fn put(&self, key: &str, body: Bytes, tier: u8) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Bucket URLs, in every form that JuiceFS understands.
+//! Bucket URLs, in every form that JuiceFS accepts.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::tls::TlsFiles;
 pub const DEFAULT_REGION: &str = "us-east-1";
 const OSS_DEFAULT_REGION: &str = "cn-hangzhou";
 
-/// A service that speaks S3, each with its own way to write addresses.
+/// A service with an S3 API. Each has its own form of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
     S3,
@@ -26,22 +26,22 @@ pub enum Service {
     Obs,
 }
 
-/// Where a bucket is and how to talk to it.
+/// Where a bucket is and how to connect to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     pub bucket: String,
-    /// Without one, it is where AWS has the region.
+    /// `None` uses the AWS endpoint of the region.
     pub endpoint: Option<String>,
-    /// Without one, the bucket has to be asked for it.
+    /// `None` if the region must be requested from AWS.
     pub region: Option<String>,
-    /// Whether the bucket is the first part of the path, and not of the host.
+    /// Whether the bucket is in the path, and not in the host.
     pub path_style: bool,
-    /// Whether bodies are checked by their `Crc32c`.
+    /// Whether bodies are verified against their `Crc32c`.
     pub checksum: bool,
     pub tls: TlsFiles,
 }
 
-/// Looks up a variable of the environment; one that is empty is not there.
+/// Looks up an environment variable; an empty one counts as missing.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Service {
@@ -76,7 +76,7 @@ impl Service {
         }
     }
 
-    /// Takes a bucket URL apart.
+    /// Parses a bucket URL.
     pub fn address(self, bucket: &str, env: Lookup<'_>) -> Result<Address> {
         let url = self.url(bucket)?;
         let mut address = Address {
@@ -115,7 +115,7 @@ impl Service {
         Ok(address)
     }
 
-    /// The URL with a scheme, if it was left out.
+    /// Parses the URL, adding a scheme if there is none.
     fn url(self, bucket: &str) -> Result<Url> {
         let plain = bucket.split(['/', '?']).next().unwrap_or_default();
         let secure = match self {
@@ -134,13 +134,13 @@ impl Service {
             return Err(bad(&url, "is neither http nor https"));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(Error::bad_input("a bucket URL cannot hold keys: give them as options"));
+            return Err(Error::bad_input("a bucket URL cannot hold keys: pass them as options"));
         }
         Ok(url)
     }
 }
 
-/// What a URL says behind its question mark.
+/// Parses the query of a URL.
 fn options(url: &Url, address: &mut Address) -> Result<()> {
     for (name, value) in url.query_pairs() {
         let flag = || match value.to_lowercase().as_str() {
@@ -156,7 +156,7 @@ fn options(url: &Url, address: &mut Address) -> Result<()> {
             "ca-certs" => address.tls.ca = file(),
             "ssl-cert" => address.tls.cert = file(),
             "ssl-key" => address.tls.key = file(),
-            // Nothing to disable: no request here waits for a go-ahead.
+            // Nothing to disable: no request here uses `Expect: 100-continue`.
             "disable-100-continue" => drop(flag()?),
             _ => return Err(bad(url, &format!("has an unknown option {name}"))),
         }
@@ -164,7 +164,7 @@ fn options(url: &Url, address: &mut Address) -> Result<()> {
     Ok(())
 }
 
-/// `https://bucket.s3.region.amazonaws.com`, `https://s3.region.amazonaws.com/bucket`,
+/// Parses `https://bucket.s3.region.amazonaws.com`, `https://s3.region.amazonaws.com/bucket`,
 /// `http://endpoint/bucket`, `http://bucket.endpoint`, or just the bucket.
 fn s3(url: &Url, address: &mut Address, env: Lookup<'_>) -> Result<()> {
     let host = host(url)?;
@@ -189,7 +189,7 @@ fn s3(url: &Url, address: &mut Address, env: Lookup<'_>) -> Result<()> {
             region = region_in_host(rest);
         }
     } else {
-        // A bucket alone: AWS knows its region.
+        // Only a bucket: AWS knows its region.
         address.bucket = host;
         address.path_style = false;
         address.region = address.region.take().or_else(|| env("AWS_REGION"));
@@ -209,7 +209,7 @@ fn s3(url: &Url, address: &mut Address, env: Lookup<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `http://host:port/bucket`, also with `minio/` before the bucket.
+/// Parses `http://host:port/bucket`, optionally with `minio/` before the bucket.
 fn minio(url: &Url, address: &mut Address, env: Lookup<'_>) -> Result<()> {
     let path = url.path().trim_start_matches('/');
     let path = path.strip_prefix("minio/").unwrap_or(path);
@@ -220,7 +220,7 @@ fn minio(url: &Url, address: &mut Address, env: Lookup<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `https://bucket.oss-region.aliyuncs.com`, also `-internal`, and private links.
+/// Parses `https://bucket.oss-region.aliyuncs.com`, also with `-internal`, and private links.
 fn oss(url: &Url, address: &mut Address, env: Lookup<'_>) -> Result<()> {
     split_host(url, address)?;
     let domain = host(url)?.split_once('.').map(|(_, rest)| rest.to_owned()).unwrap_or_default();
@@ -240,7 +240,7 @@ fn oss(url: &Url, address: &mut Address, env: Lookup<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `https://bucket.a.b.c`, with the region in the label of that number behind the bucket.
+/// Parses `https://bucket.a.b.c`, with the region in label number `label` after the bucket.
 fn by_label(url: &Url, address: &mut Address, label: usize) -> Result<()> {
     split_host(url, address)?;
     let host = host(url)?;
@@ -250,7 +250,7 @@ fn by_label(url: &Url, address: &mut Address, label: usize) -> Result<()> {
     Ok(())
 }
 
-/// The bucket is the first label of the host, the rest of it the endpoint.
+/// Splits the host: the bucket is the first label, the endpoint is the rest.
 fn split_host(url: &Url, address: &mut Address) -> Result<()> {
     let host = host(url)?;
     let (bucket, rest) =
@@ -266,7 +266,7 @@ fn endpoint(url: &Url, host: &str) -> String {
     format!("{}://{host}{port}", url.scheme())
 }
 
-/// `s3.region.amazonaws.com`, `s3-region...`, `s3.dualstack.region...`, `s3.amazonaws.com`.
+/// Parses `s3.region.amazonaws.com`, `s3-region...`, `s3.dualstack.region...`, `s3.amazonaws.com`.
 fn aws_region(host: &str) -> String {
     let rest = host.strip_prefix("s3-").or_else(|| host.strip_prefix("s3.")).unwrap_or(host);
     let rest = rest.strip_prefix("dualstack.").unwrap_or(rest);
@@ -276,7 +276,7 @@ fn aws_region(host: &str) -> String {
     }
 }
 
-/// Hosts outside of AWS that are known to name the region.
+/// Returns the region in hosts outside of AWS that are known to contain it.
 fn region_in_host(host: &str) -> Option<String> {
     let labels: Vec<&str> = host.split('.').collect();
     let region = match labels.as_slice() {
@@ -306,7 +306,7 @@ fn bad(url: &Url, why: &str) -> Error {
     Error::BadInput(format!("bucket {:?} {why}", shown(url.as_str())))
 }
 
-/// What may be shown of an address: whoever put a password into it did not want it in a log.
+/// Returns an address with its credentials masked, for errors and logs.
 fn shown(bucket: &str) -> String {
     match bucket.rsplit_once('@') {
         Some((before, host)) => match before.split_once("://") {

@@ -1,5 +1,5 @@
-//! The SDK's client for one bucket, made when it is first needed: its region may have to be asked
-//! for.
+//! The SDK client of one bucket, created when it is first needed, since its region may have to be
+//! requested.
 
 use aws_sdk_s3::config::{
     BehaviorVersion, Config, Region, RequestChecksumCalculation, ResponseChecksumValidation,
@@ -22,17 +22,17 @@ use crate::object::Spec;
 use crate::policy::Policy;
 use crate::tls::{OptionNames, TlsFiles};
 
-/// How the address of a bucket names files of TLS.
+/// The names of the TLS options in a bucket URL.
 const OPTIONS: OptionNames = OptionNames { ca: "ca-certs", cert: "ssl-cert", key: "ssl-key" };
 
-/// Where the location of a bucket is asked for: the parts of AWS that do not know each other.
+/// Where the location of a bucket is requested: the AWS partitions do not know each other.
 const REGIONS: [&str; 2] = [DEFAULT_REGION, "cn-north-1"];
 
 pub struct Connection {
     http: SharedHttpClient,
     source: CredentialSource,
-    /// For those who know the credentials of this machine. What the address of a bucket says about
-    /// trust and proxies is not for them: whoever wrote it would get to see the credentials.
+    /// For providers of the machine's own credentials. The TLS and proxy options of the bucket URL
+    /// do not apply to them: whoever wrote the URL could otherwise intercept the credentials.
     providers: SharedHttpClient,
     instance_credentials: bool,
     client: OnceCell<(Client, String)>,
@@ -91,14 +91,14 @@ impl Connection {
             .await
     }
 
-    /// Asks for the region of a bucket of AWS.
+    /// Requests the region of an AWS bucket.
     async fn find(&self, address: &Address, place: &str) -> Result<String> {
         let mut last = None;
         for region in REGIONS {
             let client = Client::from_conf(self.config(address, region));
             match client.get_bucket_location().bucket(&address.bucket).send().await {
                 Ok(found) => {
-                    // The first region of AWS has no name here.
+                    // The first AWS region is returned as an empty constraint.
                     let known = found.location_constraint().map(|place| place.as_str().to_owned());
                     let known = known.filter(|region| !region.is_empty());
                     return Ok(known.unwrap_or_else(|| DEFAULT_REGION.to_owned()));

@@ -1,7 +1,7 @@
-//! Connections: to a host itself, or to the proxy on the way to it.
+//! Connections to a host, directly or through a proxy.
 //!
-//! What is asked in the clear, a proxy is asked for by its whole address. For TLS it makes a tunnel,
-//! and what comes then is for the host alone.
+//! Plain HTTP requests go to the proxy with their absolute URI. For TLS, the proxy opens a tunnel
+//! to the host.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 pub type TcpConnector = HttpConnector<Resolver>;
 
-/// Names become the addresses that a connection may be made to.
+/// Resolves names to the addresses that the policy allows.
 #[derive(Clone)]
 pub struct Resolver(pub Arc<Policy>);
 
@@ -49,21 +49,21 @@ impl Service<Name> for Resolver {
     }
 }
 
-/// Makes the connection for a request; TLS to its host is for whoever uses that.
+/// Opens the connection for a request. TLS to the host is added by the caller.
 #[derive(Clone)]
 pub struct ProxyConnector {
     pub tcp: TcpConnector,
-    /// A proxy may want TLS of its own.
+    /// The connection to the proxy itself may use TLS.
     pub tls: HttpsConnector<TcpConnector>,
     pub proxies: Arc<Proxies>,
-    /// Asked about hosts that are addresses: those are not resolved.
+    /// Checks hosts that are IP addresses, since those are not resolved.
     pub policy: Arc<Policy>,
 }
 
 /// A connection to a host or to a proxy.
 pub struct RoutedStream {
     stream: Stream,
-    /// Whether requests are for a proxy to pass on.
+    /// Whether requests are forwarded by a proxy, and need absolute URIs.
     forwards: bool,
 }
 
@@ -96,18 +96,18 @@ impl Service<Uri> for ProxyConnector {
                 let proxy = proxy.clone();
                 Box::pin(async move {
                     let stream = connecting.await.map_err(|cause| bottom(&*cause).to_string());
-                    let hop = match stream {
+                    let routed = match stream {
                         Ok(stream) => through(&proxy, stream, &uri).await,
                         Err(why) => Err(why),
                     };
-                    hop.map_err(|why| format!("{proxy}: {why}").into())
+                    routed.map_err(|why| format!("{proxy}: {why}").into())
                 })
             }
         }
     }
 }
 
-/// Makes of a connection to a proxy one that takes requests for `uri`.
+/// Prepares a connection to a proxy for requests to `uri`.
 async fn through(proxy: &Proxy, mut stream: Stream, uri: &Uri) -> Result<RoutedStream, String> {
     let forwards = uri.scheme() != Some(&http::uri::Scheme::HTTPS);
     if !forwards {

@@ -1,5 +1,5 @@
-//! Whose requests these are: keys that were given, keys of the environment, what the platform
-//! provides, or nobody's.
+//! Credentials of requests: explicit keys, keys from the environment, credentials of the platform,
+//! or none.
 
 use aws_config::ecs::EcsCredentialsProvider;
 use aws_config::imds::credentials::ImdsCredentialsProvider;
@@ -15,10 +15,10 @@ use aws_smithy_runtime_api::client::http::SharedHttpClient;
 use super::address::{Lookup, Service};
 use crate::object::Spec;
 
-/// The access key that stands for requests without a signature.
+/// The access key that requests no signature.
 const ANONYMOUS: &str = "anonymous";
 
-/// What the environment calls access key, secret key and session token, most specific first.
+/// Environment variables for access key, secret key and session token, most specific first.
 const AWS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
 const MINIO: [&str; 3] = ["MINIO_ACCESS_KEY", "MINIO_SECRET_KEY", ""];
 const OSS: [&str; 3] = ["ALICLOUD_ACCESS_KEY_ID", "ALICLOUD_ACCESS_KEY_SECRET", "SECURITY_TOKEN"];
@@ -28,7 +28,7 @@ const COS: [&str; 3] = ["COS_SECRETID", "COS_SECRETKEY", ""];
 const OBS: [&str; 3] = ["HWCLOUD_ACCESS_KEY", "HWCLOUD_SECRET_KEY", "HWCLOUD_SECURITY_TOKEN"];
 const ANY: [&str; 3] = ["ACCESS_KEY", "SECRET_KEY", "SESSION_TOKEN"];
 
-/// Variables by which a platform says that it provides credentials.
+/// Variables that a platform sets if it provides credentials.
 const PLATFORM: [&str; 3] = [
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
@@ -38,7 +38,7 @@ const PLATFORM: [&str; 3] = [
 /// Where the keys come from.
 pub enum CredentialSource {
     Given(Credentials),
-    /// Looked for when first needed, and again when they expire.
+    /// Looked up when first needed, and again when they expire.
     Platform,
     Anonymous,
 }
@@ -78,7 +78,7 @@ impl CredentialSource {
         Self::Given(Credentials::new(access, secret, token.map(str::to_owned), None, "given"))
     }
 
-    /// What the SDK asks for keys; nothing if requests are not signed.
+    /// Returns the credentials provider for the SDK, or `None` if requests are not signed.
     pub fn provider(
         &self,
         http: &SharedHttpClient,
@@ -103,7 +103,8 @@ fn platform(http: &SharedHttpClient, region: &str, instance: bool) -> SharedCred
     let chain = CredentialsProviderChain::first_try("profile", profile)
         .or_else("web identity", token)
         .or_else("container", container);
-    // Only if asked to: on a machine without one, the question goes to whoever has that address.
+    // Only on request: on a machine without the metadata service, the request could go to any host
+    // at that address.
     if !instance {
         return SharedCredentialsProvider::new(chain);
     }

@@ -1,4 +1,4 @@
-//! What an answer of the SDK means: not there, or an error that says who said what.
+//! Failures of SDK requests, converted to errors that name the cause.
 
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::operation::{RequestId, RequestIdExt};
@@ -6,19 +6,19 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 
 use crate::error::Error;
 
-/// Letters of what a server says of itself that are told.
-const LONGEST_TEXT: usize = 400;
-/// Before the number that a server gave a request.
+/// Maximum characters of a server's message that are shown.
+const MAX_TEXT: usize = 400;
+/// Precedes the request id in a cause.
 const REQUEST: &str = "request ";
 
-/// A request that failed, by what the server or the connection said.
+/// A failed request, as described by the server or the connection.
 pub struct Failure {
-    /// The service's word for it, such as `NoSuchKey`; empty if it said none.
+    /// The error code of the service, such as `NoSuchKey`; empty if there is none.
     pub code: String,
-    /// HTTP status, 0 if there was no answer.
+    /// HTTP status; 0 if there was no response.
     pub status: u16,
     cause: String,
-    /// Why the place must not be asked at all.
+    /// Set if the policy forbids the connection.
     forbidden: Option<Error>,
 }
 
@@ -30,7 +30,7 @@ impl Failure {
         let status = error.raw_response().map_or(0, |answer| answer.status().as_u16());
         let code = short(error.code().unwrap_or_default());
         let SdkError::ServiceError(service) = error else {
-            return Self { code, status, cause: below(error), forbidden: forbidden(error) };
+            return Self { code, status, cause: local_cause(error), forbidden: forbidden(error) };
         };
         let mut parts = Vec::new();
         if !code.is_empty() {
@@ -54,26 +54,27 @@ impl Failure {
     }
 }
 
-/// What a server said, without the number that it gave the request: the same each time.
+/// Returns a cause without the request id, which differs each time.
 pub fn without_request_id(cause: &str) -> &str {
     cause.rsplit_once(&format!(", {REQUEST}")).map_or(cause, |(said, _)| said)
 }
 
-/// What the policy says against the place, if that is why nothing was sent.
+/// Returns the policy error, if that is why no request was sent.
 fn forbidden<E>(error: &SdkError<E, HttpResponse>) -> Option<Error> {
     let SdkError::DispatchFailure(failure) = error else { return None };
     let source = std::error::Error::source(failure.as_connector_error()?)?;
     source.downcast_ref::<Error>().cloned()
 }
 
-/// What a server says, in a line that fits into a log.
+/// Limits a server's message to one line of reasonable length.
 fn short(text: &str) -> String {
-    let line = text.chars().take(LONGEST_TEXT);
+    let line = text.chars().take(MAX_TEXT);
     line.map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
-/// The causes of an error that is not the server's, without the request: that has the signature.
-fn below<E>(error: &SdkError<E, HttpResponse>) -> String
+/// Describes an error that did not come from the server. Omits the request, which contains the
+/// signature.
+fn local_cause<E>(error: &SdkError<E, HttpResponse>) -> String
 where
     E: std::error::Error + 'static,
 {
@@ -86,7 +87,7 @@ where
         }
         SdkError::TimeoutError(_) => "timed out".to_owned(),
         SdkError::ConstructionFailure(_) => causes(error),
-        _ => format!("unintelligible answer: {}", causes(error)),
+        _ => format!("invalid response: {}", causes(error)),
     }
 }
 
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_without_its_request_is_without_variable_parts() {
+    fn a_cause_without_its_request_id_is_always_the_same() {
         assert_eq!(
             without_request_id("AccessDenied, no, status 403, request 1A"),
             "AccessDenied, no, status 403"

@@ -1,5 +1,5 @@
-//! The HTTP client below the SDK: HTTP/1.1, pooled connections, TLS with what the address says, and
-//! the proxies that the environment names.
+//! The HTTP client below the SDK: HTTP/1.1, pooled connections, TLS as the bucket URL specifies,
+//! and the proxies of the environment.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -29,16 +29,17 @@ use crate::policy::Policy;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Below what load balancers in front of stores allow, so that they are rarely the first to close.
+/// Shorter than the idle timeout of load balancers in front of stores, so that they rarely close
+/// first.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// Headers of an answer; S3 has a dozen or two, and as many of the user's own.
+/// Headers of a response; S3 has a dozen or two, and as many user-defined ones.
 const MAX_HEADERS: usize = 128;
 
-/// Bytes of an answer before its body, and of the body that are taken at once.
+/// Bytes of a response before its body, and of the body that are read at once.
 const MAX_HEAD: usize = 256 << 10;
 
-/// A client for requests to `url` and whatever else is asked with its credentials.
+/// Creates a client for requests to `url`, and for other requests with the same credentials.
 pub fn client(
     url: &url::Url,
     tls: ClientConfig,
@@ -86,11 +87,11 @@ fn secured<C>(inner: C, tls: ClientConfig) -> HttpsConnector<C> {
         .wrap_connector(inner)
 }
 
-/// Connections that are kept for the next request.
+/// A connection pool.
 struct Pool {
     client: Client<HttpsConnector<ProxyConnector>, SdkBody>,
     proxies: Arc<Proxies>,
-    /// For as many as may be on their way: each has a connection until its answer has ended.
+    /// Limits concurrent requests: each uses a connection until its response has ended.
     permits: Arc<Semaphore>,
 }
 
@@ -101,9 +102,9 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// The proxy that sees a request, and does not only pass on what TLS makes of it.
+    /// Returns the proxy that forwards a plain HTTP request; a tunnel does not see requests.
     fn forwarder(&self, uri: &Uri) -> Option<&Proxy> {
-        // One that is wrong is told of when connecting.
+        // An invalid proxy is reported when connecting.
         self.proxies.of(uri).ok().flatten().filter(|_| uri.scheme_str() == Some("http"))
     }
 }
@@ -123,7 +124,7 @@ impl HttpConnector for Pool {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let (client, permits) = (self.client.clone(), Arc::clone(&self.permits));
         HttpConnectorFuture::new(async move {
-            // Never closed, so an error cannot be.
+            // The semaphore is never closed, so this cannot fail.
             let permit = permits.acquire_owned().await.ok();
             let answer = client.request(request).await.map_err(|error| failure(&error))?;
             if let Some(proxy) = proxy.filter(|_| is_of_proxy(&answer)) {
@@ -139,20 +140,20 @@ impl HttpConnector for Pool {
     }
 }
 
-/// Whether an answer tells of the way to a store and not of what is in it: text for people.
+/// Whether a response comes from a proxy or gateway and not from the store: text for people.
 fn is_of_proxy<B>(answer: &Response<B>) -> bool {
     let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let is_text =
         kind.is_some_and(|kind| kind.starts_with("text/html") || kind.starts_with("text/plain"));
     match answer.status() {
         StatusCode::PROXY_AUTHENTICATION_REQUIRED => true,
-        // These are answers, however they are dressed.
+        // These are valid responses of a store, whatever their content type.
         StatusCode::NOT_FOUND | StatusCode::RANGE_NOT_SATISFIABLE => false,
         status => is_text && (status.is_client_error() || status.is_server_error()),
     }
 }
 
-/// Says what went wrong at the bottom: the layers above it only say that something did.
+/// Reports the root cause: the layers above only say that something failed.
 fn failure(error: &ClientError) -> ConnectorError {
     if let Some(forbidden @ Error::Forbidden(_)) = bottom(error).downcast_ref() {
         return ConnectorError::user(forbidden.clone().into());
@@ -161,7 +162,7 @@ fn failure(error: &ClientError) -> ConnectorError {
     ConnectorError::io(format!("{what}{}", bottom(error)).into())
 }
 
-/// The first cause of an error.
+/// Returns the root cause of an error.
 pub fn bottom<'a>(error: &'a (dyn StdError + 'static)) -> &'a (dyn StdError + 'static) {
     let mut cause = error;
     while let Some(below) = cause.source() {

@@ -1,6 +1,6 @@
-//! Which proxy a request takes: what the environment says, read as the Go client reads it.
+//! Proxy selection by environment variables, as in the Go client.
 //!
-//! Knows names, ports and passwords; connecting is for others.
+//! Does not connect.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,17 +13,17 @@ use url::Url;
 use super::address::Lookup;
 use super::percent_decoded;
 
-/// Proxies by the scheme of a request, and who is asked without one.
+/// Proxies by the scheme of a request, and the hosts that need none.
 pub struct Proxies {
     http: Choice,
     https: Choice,
     exempt: Vec<Exemption>,
 }
 
-/// What is wrong with a variable matters only to a request that needs it.
+/// An invalid variable only matters to a request that needs it.
 type Choice = Result<Option<Proxy>, String>;
 
-/// A proxy for HTTP. Shown, it is its address, never its password.
+/// An HTTP proxy. Displays its address, never its password.
 #[derive(Clone)]
 pub struct Proxy {
     uri: Uri,
@@ -36,7 +36,7 @@ enum Exemption {
     Everyone,
     Network(IpAddr, u8),
     Address(IpAddr, Option<u16>),
-    /// With a dot before it: what is below a domain, and maybe the domain itself.
+    /// `below` has a leading dot: matches subdomains, and with `itself` the domain as well.
     Domain {
         below: String,
         itself: bool,
@@ -63,7 +63,8 @@ impl Proxies {
         }
     }
 
-    /// The proxy for a request; none if its host is asked directly. The error names the variable.
+    /// Returns the proxy for a request, or `None` for a direct connection. The error names the
+    /// variable.
     pub fn of(&self, uri: &Uri) -> Result<Option<&Proxy>, String> {
         let (choice, usual) = match uri.scheme_str() {
             Some("http") => (&self.http, 80),
@@ -86,8 +87,8 @@ impl Proxies {
     }
 }
 
-/// Loopback, as in the Go client. And where clouds tell a machine about itself, with its
-/// credentials: a proxy would answer with its own.
+/// Loopback, as in the Go client. Also link-local addresses, where clouds serve the metadata and
+/// credentials of a machine: a proxy would return its own.
 fn is_of_this_machine(address: IpAddr) -> bool {
     let tells_machines = match address {
         IpAddr::V4(address) => address.is_link_local(),
@@ -97,10 +98,10 @@ fn is_of_this_machine(address: IpAddr) -> bool {
 }
 
 impl Proxy {
-    /// `http://user:password@host:port`; the scheme, the user and the port may be left out.
+    /// Parses `http://user:password@host:port`; scheme, user and port are optional.
     fn parse(value: &str) -> Result<Self, String> {
         let full = if value.contains("://") { value.to_owned() } else { format!("http://{value}") };
-        // Not what it is: it may hold a password.
+        // The value is not shown: it may contain a password.
         let url = Url::parse(&full).map_err(|error| format!("not an address: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
             let scheme = url.scheme();
@@ -119,12 +120,12 @@ impl Proxy {
         Ok(Self { uri, authorization })
     }
 
-    /// Where it is.
+    /// Returns the address of the proxy.
     pub fn uri(&self) -> &Uri {
         &self.uri
     }
 
-    /// What it wants to see in `Proxy-Authorization`, if we have something to show.
+    /// Returns the value of `Proxy-Authorization`, if the address has credentials.
     pub fn authorization(&self) -> Option<&HeaderValue> {
         self.authorization.as_ref()
     }
@@ -146,7 +147,7 @@ fn basic(user: &str, password: &str) -> Result<HeaderValue, String> {
 }
 
 impl Exemption {
-    /// Nothing if the entry is empty.
+    /// Parses an entry; `None` if it is empty.
     fn parse(entry: &str) -> Option<Self> {
         let entry = entry.trim().to_lowercase();
         if entry == "*" {

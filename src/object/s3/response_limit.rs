@@ -1,6 +1,5 @@
-//! Bounds of what a server answers with. The SDK takes listings and errors into memory whole, however
-//! long they are, so they are bounded here, where the bytes come in; objects are bounded by who asks
-//! for them.
+//! Limits on server responses. The SDK reads listings and errors into memory whole, however long
+//! they are, so they are limited here, as the bytes arrive. Objects are limited by their reader.
 
 use std::error::Error as StdError;
 use std::pin::Pin;
@@ -12,36 +11,36 @@ use http::{Method, Response, Uri};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Most keys that one request can list.
+/// Maximum number of keys that one request can list.
 pub const PAGE: usize = 1000;
 
-/// An error or another note: code, message, names.
+/// An error or another short response: code, message, names.
 const NOTE: u64 = 256 << 10;
 
-/// An entry of a listing: a key of 1024 bytes, each of them escaped, and what is said of it.
+/// An entry of a listing: a key of 1024 bytes, all escaped, and its properties.
 const ENTRY: u64 = 4 << 10;
 
-/// Tags of an entry of a listing, each with its end, and more than any server has of them.
+/// Tags of an entry of a listing, opening and closing, and more than any server sends.
 const TAGS: u64 = 64;
 
 type Cause = Box<dyn StdError + Send + Sync>;
 
-/// What may come in answer to a request.
+/// What a response may contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseLimit {
-    /// Whoever reads it counts.
+    /// No limit here: the reader limits it.
     Object,
-    /// So many bytes, and so many tags: each becomes a value in memory that is larger than itself.
+    /// Limits on bytes and on tags: each tag becomes a value in memory larger than itself.
     Text { bytes: u64, tags: u64 },
 }
 
 impl ResponseLimit {
-    /// That of the answer to a request.
+    /// Returns the limit of the response to a request.
     pub fn of<B>(method: &Method, uri: &Uri, answer: &Response<B>) -> Self {
         let says =
             |what: &str| uri.query().is_some_and(|query| query.split('&').any(|it| it == what));
         if method == Method::HEAD {
-            // It has the length of the object, and no body.
+            // It announces the length of the object, but has no body.
             return Self::Object;
         }
         if !answer.status().is_success() {
@@ -61,7 +60,8 @@ impl ResponseLimit {
         Self::Text { bytes: NOTE, tags: TAGS * TAGS }
     }
 
-    /// The answer with its body bounded; the permit ends with it. One that says beforehand that it is longer is refused.
+    /// Limits the body of a response; the permit is held until it ends. Refuses a response that
+    /// announces a longer body.
     pub fn bind<B>(
         self,
         answer: Response<B>,
@@ -72,13 +72,16 @@ impl ResponseLimit {
         if let (Self::Text { bytes, .. }, Some(promised)) = (self, promised)
             && promised > bytes
         {
-            return Err(format!("an answer of {promised} bytes, and {bytes} is the most").into());
+            return Err(format!(
+                "the response announces {promised} bytes, more than the limit of {bytes}"
+            )
+            .into());
         }
         Ok(answer.map(|inner| LimitedBody { inner, left: self, _permit: permit }))
     }
 }
 
-/// A body that ends with an error when it goes beyond its bound.
+/// A body that fails when it exceeds its limit.
 pub struct LimitedBody<B> {
     inner: B,
     left: ResponseLimit,
@@ -94,7 +97,7 @@ impl<B> LimitedBody<B> {
                 (*bytes, *tags) = (fewer, rest);
                 Ok(())
             }
-            _ => Err("an answer that is longer than any that makes sense".into()),
+            _ => Err("the response is longer than any valid one".into()),
         }
     }
 }
@@ -143,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_object_that_is_there_is_left_to_who_reads_it() {
+    fn only_an_existing_object_is_limited_by_its_reader() {
         assert_eq!(bound("x-id=GetObject", 200), ResponseLimit::Object);
         assert_eq!(bound("x-id=GetObject", 206), ResponseLimit::Object);
         for (query, status) in [("x-id=GetObject", 403), ("x-id=PutObject", 200), ("", 200)] {
@@ -156,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_says_that_it_is_too_long_is_refused() {
+    fn a_response_that_announces_too_many_bytes_is_refused() {
         assert!(ResponseLimit::note().bind(answer(NOTE), None).is_ok());
         assert!(ResponseLimit::note().bind(answer(NOTE + 1), None).is_err());
         assert!(ResponseLimit::Object.bind(answer(u64::MAX), None).is_ok());
     }
 
     #[test]
-    fn many_tags_in_few_bytes_are_too_much() {
+    fn many_tags_in_few_bytes_exceed_the_limit() {
         let mut body = LimitedBody { inner: (), left: bound("list-type=2", 200), _permit: None };
         let entry = b"<Contents/>".repeat(10_000);
         let taken = (0..100).take_while(|_| body.count(&entry).is_ok()).count();

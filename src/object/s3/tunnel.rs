@@ -1,24 +1,28 @@
-//! A tunnel through a proxy: it is told where to connect to, and passes on what comes then.
+//! A tunnel through a proxy, opened by an HTTP `CONNECT` request.
+//!
+//! `hyper_util` has a `Tunnel` connector, but its errors omit the status of a refused request, such
+//! as 403, which users need to fix their proxy settings, and it has no timeout.
 
 use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// What a proxy may take to connect, as in the Go client.
-const LIMIT: Duration = Duration::from_mins(1);
+/// Time for a proxy to connect, as in the Go client.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// More than what any proxy says of itself.
-const LONGEST_ANSWER: usize = 64 << 10;
+/// Longer than any valid response of a proxy.
+const MAX_RESPONSE: usize = 64 << 10;
 
-/// Asks the proxy at the other end of `stream` for a tunnel to `target`, a host with its port.
+/// Requests a tunnel to `target`, a host with its port, from the proxy at the other end of
+/// `stream`.
 pub async fn open(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     target: &str,
     authorization: Option<&HeaderValue>,
 ) -> Result<(), String> {
-    let answer = tokio::time::timeout(LIMIT, ask(stream, target, authorization)).await;
-    let status = answer.map_err(|_| format!("no answer within {LIMIT:?}"))??;
+    let answer = tokio::time::timeout(TIMEOUT, ask(stream, target, authorization)).await;
+    let status = answer.map_err(|_| format!("no response within {TIMEOUT:?}"))??;
     match status {
         StatusCode::OK => Ok(()),
         refused => Err(format!("no tunnel to {target}: {refused}")),
@@ -40,37 +44,38 @@ async fn ask(
     stream.write_all(&request).await.map_err(|error| error.to_string())?;
 
     let mut answer = Vec::new();
-    while answer.len() < LONGEST_ANSWER {
+    while answer.len() < MAX_RESPONSE {
         let mut piece = [0; 1024];
         match stream.read(&mut piece).await {
-            Ok(0) => return Err("it hung up".to_owned()),
+            Ok(0) => return Err("it closed the connection".to_owned()),
             Ok(size) => answer.extend_from_slice(&piece[..size]),
             Err(error) => return Err(error.to_string()),
         }
         match status(&answer)? {
-            // A server with TLS waits for us to begin, so this is where the answer ends.
+            // A TLS server waits for the client to begin, so nothing follows the response.
             Some(StatusCode::OK) if answer.ends_with(b"\r\n\r\n") => return Ok(StatusCode::OK),
-            // One that refuses may go on with a page that nobody reads.
+            // A refusal may have a body, which is not needed.
             Some(refused) if refused != StatusCode::OK => return Ok(refused),
             _ => {}
         }
     }
-    Err("its answer does not end".to_owned())
+    Err("its response does not end".to_owned())
 }
 
-/// The status of an answer, `HTTP/1.1 200 Connection established`, once its first line is there.
+/// Returns the status of a response such as `HTTP/1.1 200 Connection established`, once its first
+/// line is complete.
 fn status(answer: &[u8]) -> Result<Option<StatusCode>, String> {
     const BEGINNING: &[u8] = b"HTTP/1.";
     let Some(end) = answer.windows(2).position(|two| two == b"\r\n") else {
         let is_http = answer.iter().zip(BEGINNING).all(|(found, wanted)| found == wanted);
-        return is_http.then_some(None).ok_or_else(unintelligible);
+        return is_http.then_some(None).ok_or_else(not_http);
     };
-    let line = answer[..end].strip_prefix(BEGINNING).ok_or_else(unintelligible)?;
-    let code = line.split(|byte| *byte == b' ').nth(1).ok_or_else(unintelligible)?;
-    StatusCode::from_bytes(code).map(Some).map_err(|_| unintelligible())
+    let line = answer[..end].strip_prefix(BEGINNING).ok_or_else(not_http)?;
+    let code = line.split(|byte| *byte == b' ').nth(1).ok_or_else(not_http)?;
+    StatusCode::from_bytes(code).map(Some).map_err(|_| not_http())
 }
 
-fn unintelligible() -> String {
+fn not_http() -> String {
     "it does not speak HTTP".to_owned()
 }
 
@@ -80,7 +85,8 @@ mod tests {
 
     use super::*;
 
-    /// What comes of asking a proxy that answers in these pieces and hangs up, and what it is asked.
+    /// Requests a tunnel from a proxy that sends these pieces and closes the connection. Returns
+    /// the outcome and the request.
     async fn asked(pieces: &[&[u8]], authorization: Option<&str>) -> (Result<(), String>, String) {
         let (mut near, mut far) = duplex(1 << 20);
         let authorization = authorization.map(|value| HeaderValue::from_str(value).unwrap());
@@ -99,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tunnel_is_asked_for_by_host_and_port() {
+    async fn the_request_names_host_and_port() {
         let whole = b"HTTP/1.1 200 Connection established\r\n\r\n";
         let (outcome, request) = asked(&[whole], None).await;
         outcome.unwrap();
@@ -110,22 +116,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_may_come_in_pieces_and_with_headers() {
+    async fn a_response_may_arrive_in_pieces_and_have_headers() {
         let pieces: [&[u8]; 4] = [b"HTTP/1", b".0 200 OK\r", b"\nVia: x\r\n", b"\r\n"];
         asked(&pieces, None).await.0.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_no_tunnel_is_told() {
-        let endless = vec![b'x'; LONGEST_ANSWER];
+    async fn a_refused_tunnel_is_reported() {
+        let endless = vec![b'x'; MAX_RESPONSE];
         for (pieces, why) in [
             (&[&b"HTTP/1.1 403 No\r\nContent-Length: 9\r\n\r\n<html>"[..]][..], "403 Forbidden"),
             (&[b"HTTP/1.1 407 Show yourself\r\n"], "407 Proxy Authentication Required"),
-            (&[b"HTTP/1.1 200 OK\r\nVia: x\r\n"], "it hung up"),
-            (&[], "it hung up"),
+            (&[b"HTTP/1.1 200 OK\r\nVia: x\r\n"], "it closed the connection"),
+            (&[], "it closed the connection"),
             (&[b"SSH-2.0-OpenSSH"], "it does not speak HTTP"),
             (&[b"HTTP/1.1 yes\r\n\r\n"], "it does not speak HTTP"),
-            (&[b"HTTP/1.1 200 OK\r\n", &endless], "its answer does not end"),
+            (&[b"HTTP/1.1 200 OK\r\n", &endless], "its response does not end"),
         ] {
             let told = asked(pieces, None).await.0.unwrap_err();
             assert!(told.ends_with(why), "{told}, not {why}");
@@ -133,9 +139,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_proxy_that_says_nothing_is_given_up() {
+    async fn a_silent_proxy_times_out() {
         let (mut near, _far) = duplex(1024);
         let told = open(&mut near, "vol.test:443", None).await.unwrap_err();
-        assert_eq!(told, "no answer within 60s");
+        assert_eq!(told, "no response within 60s");
     }
 }

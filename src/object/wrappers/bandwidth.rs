@@ -1,4 +1,4 @@
-//! A limit to the bytes per second, for what is sent and what is fetched.
+//! Bandwidth limits for uploads and downloads.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::object::{GetRequest, Object, ObjectStore};
 use crate::rate_limit::RateLimit;
 
-/// A store with a limit to its bandwidth.
+/// A store with limited bandwidth.
 pub struct BandwidthLimited {
     inner: Arc<dyn ObjectStore>,
     upload: RateLimit,
@@ -28,8 +28,8 @@ impl ObjectStore for BandwidthLimited {
         self.inner.place()
     }
 
-    /// How long a whole object is shows only when it is there, so it is paid for afterwards: the
-    /// next one waits. A range says it before.
+    /// The length of a whole object is only known once it is here, so it is accounted for
+    /// afterwards, and the next request waits. The length of a range is known before.
     async fn get(&self, key: &str, request: GetRequest) -> Result<Bytes> {
         if request.range.is_some() {
             self.download.acquire(request.max_length()).await;
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_uploads_together_take_as_long_as_the_rate_says() {
+    async fn concurrent_uploads_take_as_long_as_the_rate_requires() {
         let store = limited(1000, 0);
         let begun = Instant::now();
         let puts = (0..10).map(|i| {
@@ -99,14 +99,14 @@ mod tests {
         for done in join_all(puts).await {
             done.unwrap();
         }
-        // Ten seconds on a clock that only sleeping moves.
+        // Ten seconds on a paused clock, which only sleeping advances.
         let took = begun.elapsed().as_secs_f64();
         assert!((9.8..=10.1).contains(&took), "{took}");
         assert_eq!(store.get("3", GetRequest::whole()).await.unwrap().len(), 1000);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn downloads_are_limited_whole_and_in_part() {
+    async fn downloads_of_objects_and_ranges_are_limited() {
         let store = limited(0, 1000);
         store.put("a", Bytes::from(vec![0; 5000]), 0).await.unwrap();
         let begun = Instant::now();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn quiet_times_are_not_saved_up() {
+    async fn unused_bandwidth_is_not_saved_up() {
         let store = limited(1000, 0);
         tokio::time::sleep(Duration::from_hours(1)).await;
         let begun = Instant::now();

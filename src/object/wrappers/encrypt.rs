@@ -1,6 +1,6 @@
-//! Encrypted bodies, in the form that JuiceFS gives them.
+//! Encryption of bodies, in JuiceFS's format.
 //!
-//! Each object has a random key of its own, which lies beside it, wrapped with the volume's RSA key:
+//! Each object has a random key of its own, stored with it, wrapped with the volume's RSA key:
 //!
 //! ```text
 //! u16 length of the wrapped key | u8 length of the nonce | wrapped key | nonce | ciphertext and tag
@@ -23,26 +23,26 @@ use tokio::sync::Semaphore;
 use crate::error::{Error, Result};
 use crate::object::{Encryption, GetRequest, Object, ObjectStore};
 
-/// What JuiceFS binds a wrapped key to.
+/// The OAEP label that JuiceFS uses for wrapped keys.
 const LABEL: &str = "keys";
 
-/// Bytes of an object's own key: both ciphers have the same.
+/// Key length of both ciphers.
 const KEY_LEN: usize = 32;
 
-/// The two lengths before everything else.
+/// Length of the two length fields.
 const HEADER: usize = 3;
 
-/// A store whose bodies are encrypted. Sizes are those of what is stored.
+/// A store whose bodies are encrypted. Reported sizes are those of the encrypted objects.
 pub struct Encrypted {
     inner: Arc<dyn ObjectStore>,
     place: String,
     cipher: Arc<Cipher>,
-    /// As many as there are processors: the work is done by them alone.
+    /// One per processor, since the work is CPU-bound.
     permits: Arc<Semaphore>,
 }
 
 impl Encrypted {
-    /// Fails if the key cannot be used, and says why.
+    /// Fails if the key cannot be used, and reports why.
     pub fn new(inner: Arc<dyn ObjectStore>, encryption: &Encryption) -> Result<Self> {
         let cipher = Arc::new(Cipher::new(encryption)?);
         let place = format!("{}(encrypted)", inner.place());
@@ -50,7 +50,8 @@ impl Encrypted {
         Ok(Self { inner, place, cipher, permits: Arc::new(Semaphore::new(permits)) })
     }
 
-    /// Runs on a thread that may block: a private key takes a millisecond, a large body some more.
+    /// Runs on a blocking thread: a private-key operation takes a millisecond, a large body a
+    /// little longer.
     async fn work(
         &self,
         action: &'static str,
@@ -108,7 +109,7 @@ impl ObjectStore for Encrypted {
         self.inner.create().await
     }
 
-    /// A part of an object decrypts only with the rest of it.
+    /// A range of an object can only be decrypted with the rest of it.
     fn has_cheap_ranges(&self) -> bool {
         false
     }
@@ -118,7 +119,7 @@ impl ObjectStore for Encrypted {
     }
 }
 
-/// The volume's key, and the cipher that objects' own keys are for.
+/// The volume's RSA key, and the cipher for the keys of objects.
 struct Cipher {
     key: RsaPrivateKey,
     algorithm: &'static Algorithm,
@@ -140,14 +141,14 @@ impl Cipher {
         Ok(Self { key, algorithm, random: SystemRandom::new() })
     }
 
-    /// Bytes that an object has beside those that are encrypted.
+    /// Returns how many bytes longer an encrypted object is.
     fn overhead(&self) -> u64 {
         let tag = self.algorithm.tag_len();
         (HEADER + self.key.size() + ring::aead::NONCE_LEN + tag) as u64
     }
 
     fn seal(&self, plain: &[u8]) -> Result<Bytes, String> {
-        let failed = |_| "the system gave no random bytes".to_owned();
+        let failed = |_| "the system provides no random bytes".to_owned();
         let mut own = [0; KEY_LEN];
         self.random.fill(&mut own).map_err(failed)?;
         let mut nonce = [0; ring::aead::NONCE_LEN];
@@ -157,7 +158,7 @@ impl Cipher {
             .key
             .to_public_key()
             .encrypt(&mut OsRng, padding, &own)
-            .map_err(|error| format!("its key cannot be wrapped: {error}"))?;
+            .map_err(|error| format!("cannot wrap the key of the object: {error}"))?;
         let cipher = self.cipher(&own)?;
 
         let begin = HEADER + wrapped.len() + nonce.len();
@@ -196,7 +197,7 @@ impl Cipher {
         let cipher = self.cipher(&own)?;
 
         let begin = HEADER + wrapped.len() + usize::from(lengths[2]);
-        // Without a copy if nobody else has the body, which is the rule.
+        // Without a copy if the body is not shared, which is the normal case.
         let mut body = stored.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
         let plain = cipher
             .open_in_place(nonce, Aad::empty(), &mut body[begin..])

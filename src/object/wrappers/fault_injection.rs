@@ -1,4 +1,4 @@
-//! A store that fails on purpose: for tests and benches of everything above.
+//! Fault injection: a store that fails on purpose, for tests and benches.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::sync::Mutex;
 pub enum Fault {
     /// Nothing.
     None,
-    /// It fails and has no effect.
+    /// The request fails without an effect.
     Error,
-    /// It is carried out, but reported as failed.
+    /// The request takes effect, but is reported as failed.
     LostResponse,
-    /// It is carried out after a pause.
+    /// The request takes effect after a delay.
     Delay(Duration),
-    /// It is never answered, and has no effect.
+    /// The request never returns and has no effect.
     Hang,
     /// A body that is read ends after this many bytes, without an error.
     Short(usize),
@@ -33,18 +33,18 @@ pub enum Fault {
     WrongByte,
 }
 
-/// How likely each fault is, from 0 to 1; together at most 1.
+/// The probability of each fault, from 0 to 1; at most 1 in total.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct FaultRates {
     pub error: f64,
     pub lost_response: f64,
     pub wrong_byte: f64,
-    /// Of a pause up to `max_delay`.
+    /// Probability of a delay of up to `max_delay`.
     pub delay: f64,
     pub max_delay: Duration,
 }
 
-/// Another store, with faults: those of a script first, in order, then random ones.
+/// Wraps a store and injects faults: first those of a script, in order, then random ones.
 pub struct FaultyStore {
     inner: Arc<dyn ObjectStore>,
     plan: Mutex<Plan>,
@@ -58,29 +58,29 @@ struct Plan {
 }
 
 impl FaultyStore {
-    /// Without faults, until it is told otherwise.
+    /// Creates a store without faults.
     pub fn new(inner: Arc<dyn ObjectStore>) -> Self {
         Self::seeded(inner, FaultRates::default(), 0)
     }
 
-    /// With random faults, the same ones for the same seed and order of requests.
+    /// Creates a store with random faults: the same ones for the same seed and order of requests.
     pub fn seeded(inner: Arc<dyn ObjectStore>, rates: FaultRates, seed: u64) -> Self {
         let random = StdRng::seed_from_u64(seed);
         let plan = Mutex::new(Plan { script: VecDeque::new(), rates, random });
         Self { inner, plan, requests: AtomicU64::new(0) }
     }
 
-    /// What goes wrong with the next requests, one by one.
+    /// Adds faults for the next requests, one per request.
     pub fn script(&self, faults: impl IntoIterator<Item = Fault>) {
         self.plan().script.extend(faults);
     }
 
-    /// From now on, faults are this likely.
+    /// Sets the probabilities of random faults.
     pub fn set_rates(&self, rates: FaultRates) {
         self.plan().rates = rates;
     }
 
-    /// Requests so far, also those that failed.
+    /// Returns the number of requests so far, including failed ones.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
@@ -108,10 +108,8 @@ impl FaultyStore {
             cause: cause.to_owned(),
         };
         match self.next() {
-            Fault::Error => Err(failed("it was made to fail")),
-            Fault::LostResponse => {
-                request.await.and(Err(failed("its answer was made to get lost")))
-            }
+            Fault::Error => Err(failed("injected failure")),
+            Fault::LostResponse => request.await.and(Err(failed("injected loss of the response"))),
             Fault::Hang => std::future::pending().await,
             Fault::Delay(pause) => {
                 tokio::time::sleep(pause).await;
@@ -207,7 +205,7 @@ mod tests {
     use crate::object::mem::MemStore;
 
     #[tokio::test]
-    async fn a_script_happens_in_its_order() {
+    async fn a_script_runs_in_order() {
         let store = FaultyStore::new(Arc::new(MemStore::default()));
         store.script([Fault::LostResponse, Fault::Short(2), Fault::WrongByte, Fault::Error]);
         store.put("a", Bytes::from_static(b"1234"), 0).await.unwrap_err();
@@ -219,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_same_seed_brings_the_same_faults() {
+    async fn the_same_seed_gives_the_same_faults() {
         let outcomes = |seed: u64| async move {
             let rates = FaultRates { error: 0.5, ..FaultRates::default() };
             let store = FaultyStore::seeded(Arc::new(MemStore::default()), rates, seed);

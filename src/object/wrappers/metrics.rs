@@ -1,4 +1,4 @@
-//! Counting requests, under the names that JuiceFS gave.
+//! Metrics of requests, under the names that JuiceFS uses.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,7 +19,7 @@ use crate::object::{GetRequest, Object, ObjectStore};
 
 const LABELS: [&str; 2] = ["method", "storage_class"];
 
-/// The counters of a volume's requests; clones count together.
+/// The metrics of a volume's requests. Clones share their counters.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     durations: HistogramVec,
@@ -30,12 +30,12 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// New counters, to be seen in `registry`.
+    /// Creates the metrics and registers them.
     pub fn register(registry: &Registry) -> Result<Self> {
         Self::build(registry).map_err(|error| Error::BadInput(format!("metrics: {error}")))
     }
 
-    /// What is wrong with the store at the moment.
+    /// Returns the health of the store.
     pub fn health(&self) -> &Arc<StoreHealth> {
         &self.health
     }
@@ -67,7 +67,7 @@ impl Metrics {
     }
 }
 
-/// A store whose requests are counted, each try on its own.
+/// A store whose requests are counted, each attempt on its own.
 pub struct Measured {
     inner: Arc<dyn ObjectStore>,
     metrics: Metrics,
@@ -145,7 +145,7 @@ impl ObjectStore for Measured {
     }
 }
 
-/// Counts an upload until it ends, also if it is given up.
+/// Counts an upload until it ends, even if it is cancelled.
 struct Uploading<'a>(&'a IntGauge);
 
 impl<'a> Uploading<'a> {

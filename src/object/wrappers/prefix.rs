@@ -1,4 +1,4 @@
-//! A part of a bucket: every key begins with the same prefix, which nobody above sees.
+//! A part of a bucket: every key has the same prefix, which callers do not see.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Prefixed {
             place: self.place.clone(),
             action: "list",
             key: object.key,
-            cause: "it is no key of this place".to_owned(),
+            cause: "the key does not begin with the prefix".to_owned(),
         })?;
         Ok(Object { key, ..object })
     }
@@ -84,7 +84,7 @@ mod tests {
     use crate::object::mem::MemStore;
 
     #[tokio::test]
-    async fn nothing_beside_the_prefix_is_seen_or_touched() {
+    async fn keys_outside_the_prefix_are_neither_seen_nor_touched() {
         let bucket = Arc::new(MemStore::default());
         for key in ["vol", "vol-b/x", "vol/a", "vol/b", "vol0"] {
             bucket.put(key, Bytes::from_static(b"old"), 0).await.unwrap();

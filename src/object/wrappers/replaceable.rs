@@ -1,4 +1,4 @@
-//! A store that can be exchanged while it is used: keys and buckets change while a volume is
+//! A store that can be replaced while it is used: keys and buckets can change while a volume is
 //! mounted.
 
 use std::sync::{Arc, OnceLock};
@@ -10,13 +10,13 @@ use crate::error::Result;
 use crate::object::{GetRequest, Object, ObjectStore};
 use crate::sync::RwLock;
 
-/// Whatever store was set last. A request ends on the store that it began on.
+/// Forwards to the store that was set last. A request ends on the store that it began on.
 pub struct ReplaceableStore {
     current: RwLock<Arc<dyn ObjectStore>>,
     place: Place,
 }
 
-/// Every place so far: names that were handed out stay valid, and places change rarely.
+/// A list of all places so far: names that were returned must stay valid, and places change rarely.
 struct Place {
     name: String,
     next: OnceLock<Box<Place>>,
@@ -28,12 +28,12 @@ impl ReplaceableStore {
         Self { current: RwLock::new(store), place }
     }
 
-    /// From now on, requests go to this store.
+    /// Replaces the store for all new requests.
     pub fn set(&self, store: Arc<dyn ObjectStore>) {
         let mut current = self.current.write();
         let last = self.place.last();
         if last.name != store.place() {
-            // Nobody else adds a place: the lock is held.
+            // No other thread adds a place: the lock is held.
             last.next.get_or_init(|| Box::new(Place::new(store.place())));
         }
         *current = store;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn places_are_those_of_the_store_in_use() {
+    async fn the_place_is_that_of_the_current_store() {
         let live = ReplaceableStore::new(MemStore::named("live-1"));
         for name in ["live-2", "live-2", "live-1"] {
             live.set(MemStore::named(name));

@@ -1,6 +1,6 @@
-//! Trying again, with a pause that grows, and a limit to how long one try may take.
+//! Retries with growing delays, up to a total time.
 //!
-//! What is not there, or was asked wrongly, is an answer and is not asked again.
+//! A missing object or an invalid request is a valid outcome and is not retried.
 
 mod backoff;
 pub mod health;
@@ -19,42 +19,42 @@ use self::health::StoreHealth;
 use crate::error::{Error, Result};
 use crate::object::{GetRequest, Object, ObjectStore};
 
-/// No try begins later than this after the first: whoever waits for it has given up by then.
-const GIVE_UP: Duration = Duration::from_mins(10);
+/// No attempt begins later than this after the first: the caller has given up by then.
+const TIME_LIMIT: Duration = Duration::from_mins(10);
 
 pub struct Retry {
     inner: Arc<dyn ObjectStore>,
     retries: u32,
-    give_up: Duration,
+    time_limit: Duration,
     tokens: RetryTokens,
     health: Arc<StoreHealth>,
 }
 
 impl Retry {
-    /// At least so many retries, for as long as the Go client makes them.
+    /// Makes at least `retries` retries, over the same total time as the Go client.
     pub fn new(inner: Arc<dyn ObjectStore>, retries: u32) -> Self {
-        // Who wants no retries is there to be told, as those who test a store are.
+        // A caller that wants no retries, such as a storage test, reports errors itself.
         let health = if retries == 0 { StoreHealth::quiet() } else { StoreHealth::default() };
         let health = Arc::new(health);
-        Self { inner, retries, give_up: GIVE_UP, tokens: RetryTokens::new(), health }
+        Self { inner, retries, time_limit: TIME_LIMIT, tokens: RetryTokens::new(), health }
     }
 
-    /// Tells what goes wrong, and when it is over.
+    /// Reports failures and successes to `health`.
     pub fn reporting_to(self, health: Option<Arc<StoreHealth>>) -> Self {
         let health = health.unwrap_or_else(|| Arc::clone(&self.health));
         Self { health, ..self }
     }
 
-    async fn attempt<T, F>(&self, what: &str, key: &str, ask: impl Fn() -> F) -> Result<T>
+    async fn attempt<T, F>(&self, what: &str, key: &str, request: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
         let begun = Instant::now();
         let mut backoff = Backoff::new(self.retries);
         loop {
-            let error = match ask().await {
-                Err(error) if is_passing(&error) => error,
-                // Nothing was asked: the name of the place has an address now that is not allowed.
+            let error = match request().await {
+                Err(error) if is_retryable(&error) => error,
+                // No request was sent: the host now resolves to an address that the policy forbids.
                 Err(error @ Error::Forbidden(_)) => {
                     self.health.gave_up(&error);
                     return Err(error);
@@ -65,21 +65,21 @@ impl Retry {
                     return outcome;
                 }
             };
-            let left = self.give_up.saturating_sub(begun.elapsed());
-            let Some(pause) = backoff.next(&self.tokens, left) else {
+            let left = self.time_limit.saturating_sub(begun.elapsed());
+            let Some(delay) = backoff.next(&self.tokens, left) else {
                 self.health.gave_up(&error);
                 return Err(error);
             };
             self.health.failed(&error);
-            debug!(%error, "{what} {key} is tried again in {pause:?}");
-            tokio::time::sleep(pause).await;
+            debug!(%error, "retrying {what} {key} in {delay:?}");
+            tokio::time::sleep(delay).await;
         }
     }
 }
 
-/// Whether another try may end better. Keys are changed on the server as well as here, so those that are
-/// denied may work in a moment.
-fn is_passing(error: &Error) -> bool {
+/// Whether a retry may succeed. Keys are changed on the server as well as here, so denied keys may
+/// work in a moment.
+fn is_retryable(error: &Error) -> bool {
     matches!(
         error,
         Error::Storage { .. }
@@ -115,7 +115,7 @@ impl ObjectStore for Retry {
         self.attempt("list", prefix, || self.inner.list(prefix, after, limit)).await
     }
 
-    /// Once: whoever makes a bucket is there to see that it failed.
+    /// Not retried: whoever creates a bucket sees the failure.
     async fn create(&self) -> Result<()> {
         self.inner.create().await
     }
@@ -136,14 +136,14 @@ mod tests {
     use crate::object::mem::MemStore;
 
     #[tokio::test(start_paused = true)]
-    async fn what_goes_wrong_is_told_until_it_is_over() {
+    async fn failures_are_reported_until_a_request_succeeds() {
         let (faulty, retry) = flaky(0);
         let health: Arc<StoreHealth> = Arc::default();
         let retry = retry.reporting_to(Some(Arc::clone(&health)));
         faulty.script([Fault::Error]);
         let error = retry.get("a", GetRequest::whole()).await.unwrap_err();
         assert_eq!(health.last_failure(), Some(error.to_string()));
-        // That there is no such object is an answer.
+        // A missing object is a valid outcome.
         assert!(matches!(retry.get("a", GetRequest::whole()).await, Err(Error::NotFound)));
         assert_eq!(health.last_failure(), None);
     }
@@ -154,12 +154,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_is_tried_again_after_moments() {
+    async fn a_failed_request_is_retried_after_milliseconds() {
         let (faulty, store) = flaky(3);
         faulty.script([Fault::Error; 3]);
         let begun = Instant::now();
         store.put("a", Bytes::from_static(b"x"), 0).await.unwrap();
-        // On a clock that only sleeping moves.
+        // On a paused clock, which only sleeping advances.
         assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
         assert_eq!(faulty.requests(), 4);
         assert_eq!(store.get("a", GetRequest::whole()).await.unwrap(), "x");
@@ -184,13 +184,13 @@ mod tests {
         let begun = Instant::now();
         let all = futures::future::join_all((0..200).map(|_| store.head("a"))).await;
         assert!(all.iter().all(Result::is_err));
-        // Ten squares of seconds, as before; and eleven tries each, give or take.
+        // The sum of ten squares of seconds, and about eleven attempts each.
         assert!(begun.elapsed() >= Duration::from_secs(385), "{:?}", begun.elapsed());
         assert!(faulty.requests() < 200 * 11 * 3 / 2, "{}", faulty.requests());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_last_error_is_told_when_patience_is_at_its_end() {
+    async fn the_last_error_is_returned_when_the_retries_are_used_up() {
         let (faulty, store) = flaky(2);
         faulty.set_rates(FaultRates { error: 1.0, ..FaultRates::default() });
         let begun = Instant::now();
@@ -205,14 +205,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_object_that_is_not_there_is_not_asked_for_again() {
+    async fn a_missing_object_is_not_retried() {
         let (faulty, store) = flaky(5);
         assert!(matches!(store.get("a", GetRequest::whole()).await, Err(Error::NotFound)));
         assert_eq!(faulty.requests(), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lost_answer_is_made_good_by_asking_again() {
+    async fn a_retry_recovers_from_a_lost_response() {
         let (faulty, store) = flaky(1);
         faulty.script([Fault::LostResponse]);
         store.put("a", Bytes::from_static(b"x"), 0).await.unwrap();
@@ -222,12 +222,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_try_begins_after_the_time_to_give_up() {
+    async fn no_attempt_begins_after_the_time_limit() {
         let (faulty, store) = flaky(1000);
         faulty.set_rates(FaultRates { error: 1.0, ..FaultRates::default() });
         let begun = Instant::now();
         store.get("a", GetRequest::whole()).await.unwrap_err();
-        assert!(begun.elapsed() <= GIVE_UP, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() <= TIME_LIMIT, "{:?}", begun.elapsed());
         assert!(faulty.requests() > 5);
     }
 }

@@ -1,5 +1,5 @@
-//! Objects spread over several buckets by their keys, as JuiceFS does it: which bucket an object is
-//! in is part of the format.
+//! Objects distributed over several buckets by their keys, as JuiceFS does: the bucket of an object
+//! is part of the format.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use futures::future::try_join_all;
 use crate::error::{Error, Result};
 use crate::object::{GetRequest, Object, ObjectStore};
 
-/// Most buckets that JuiceFS allows.
+/// The maximum that JuiceFS allows.
 const MAX_SHARDS: u32 = 256;
 
 pub struct Sharded {
@@ -19,15 +19,15 @@ pub struct Sharded {
 }
 
 impl Sharded {
-    /// At least one bucket, in the order of their numbers.
+    /// Takes at least one bucket, in order of their numbers.
     pub fn new(buckets: Vec<Arc<dyn ObjectStore>>) -> Result<Self> {
-        let first = buckets.first().ok_or_else(|| Error::bad_input("no buckets to spread over"))?;
+        let first = buckets.first().ok_or_else(|| Error::bad_input("there are no buckets"))?;
         let place = format!("shard{}://{}", buckets.len(), first.place());
         Ok(Self { buckets, place })
     }
 
     fn bucket(&self, key: &str) -> &dyn ObjectStore {
-        // Never out of range: the remainder is below the length, which is at most 256.
+        // Never out of range: the remainder is less than the length, which is at most 256.
         let shard = fnv1a(key.as_bytes()) as usize % self.buckets.len();
         self.buckets[shard].as_ref()
     }
@@ -55,7 +55,7 @@ impl ObjectStore for Sharded {
         self.bucket(key).head(key).await
     }
 
-    /// The first `limit` of all buckets are among the first `limit` of each.
+    /// The first `limit` objects of all buckets are among the first `limit` of each.
     async fn list(&self, prefix: &str, after: &str, limit: usize) -> Result<Vec<Object>> {
         let lists = self.buckets.iter().map(|bucket| bucket.list(prefix, after, limit));
         let mut found: Vec<Object> = try_join_all(lists).await?.into_iter().flatten().collect();
@@ -77,7 +77,8 @@ impl ObjectStore for Sharded {
     }
 }
 
-/// The addresses of the buckets that a pattern stands for: `%d`, also as `%03d`, is the number.
+/// Returns the addresses of the buckets of a pattern, in which `%d`, or for example `%03d`, is the
+/// number.
 pub fn addresses(pattern: &str, shards: u32) -> Result<Vec<String>> {
     if shards > MAX_SHARDS {
         return Err(Error::BadInput(format!("{shards} shards: at most {MAX_SHARDS} are possible")));
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_stands_for_one_address_per_shard() {
+    fn a_pattern_expands_to_one_address_per_shard() {
         assert_eq!(addresses("/b%d/", 3).unwrap(), ["/b0/", "/b1/", "/b2/"]);
         assert_eq!(addresses("http://h/b-%02d?x=1", 2).unwrap()[1], "http://h/b-01?x=1");
         for wrong in ["/b/", "/b%s/", "/b%d%d/", "/b%", "/b%3d/"] {
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_listing_is_merged_in_order() {
+    async fn listings_are_merged_in_order() {
         let buckets: Vec<Arc<MemStore>> = (0..3).map(|_| Arc::default()).collect();
         let each = buckets.iter().map(|bucket| bucket.clone() as Arc<dyn ObjectStore>);
         let store = Sharded::new(each.collect()).unwrap();

@@ -141,7 +141,7 @@ async fn the_free_part_of_a_disk_stays_free() {
     let folder = tempfile::tempdir().unwrap();
     let room = DiskSpace { bytes: 40 * COST, free_bytes: 40 * COST, inodes: 0, free_inodes: 0 };
     let options = CacheOptions { free_ratio: 0.5, ..options(folder.path()) };
-    let space = Arc::new(FakeRoom(Mutex::new(room)));
+    let space = Arc::new(FakeSpace(Mutex::new(room)));
     let cache = Cache::open_with(options, space.clone()).await.unwrap();
     let volume = cache.volume(UUID, LAYOUT, None).unwrap();
     let scene = Scene { folder, cache, volume, room: space };
@@ -180,7 +180,7 @@ async fn staged_blocks_are_not_evicted() {
 #[tokio::test]
 async fn the_number_of_blocks_being_staged_is_limited() {
     let scene = Scene::new(|options| options.max_stage_write = 2).await;
-    let staging = &scene.cache.shared.staging;
+    let staging = &scene.cache.shared.staging_limit;
     let busy = (staging.enter(2).unwrap(), staging.enter(2).unwrap());
     let block = block(1, SIZE);
     let error = scene.volume.stage(block, &body(block), 0).await.unwrap_err();

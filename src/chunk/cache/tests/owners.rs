@@ -29,7 +29,7 @@ async fn unused() -> Scene {
     cache.close().await;
     drop((volume, cache));
     fs::remove_dir_all(folder.path().join("cache").join(UUID)).unwrap();
-    let room = Arc::new(FakeRoom(Mutex::new(VAST)));
+    let room = Arc::new(FakeSpace(Mutex::new(VAST)));
     let cache = Cache::open_with(options(folder.path()), room.clone()).await.unwrap();
     let volume = cache.owned_volume("other", Some(&owner("z")), LAYOUT, None).unwrap();
     Scene { folder, cache, volume, room }
@@ -56,7 +56,7 @@ async fn a_directory_keeps_its_owner_across_processes() {
     let staged = block(1, 100);
     scene.part(&owner("a")).stage(staged, &body(staged), 0).await.unwrap();
     scene.cache.close().await;
-    let room = Arc::new(FakeRoom(Mutex::new(VAST)));
+    let room = Arc::new(FakeSpace(Mutex::new(VAST)));
     let cache = Cache::open_with(options(scene.folder.path()), room).await.unwrap();
     // The other owner opens first this time.
     let theirs = cache.owned_volume(UUID, Some(&owner("b")), LAYOUT, None).unwrap();

@@ -107,7 +107,7 @@ async fn two_caches_can_use_one_directory() {
     let scene = Scene::new(|options| options.size = 40 * 5096).await;
     let mut options = options(scene.folder.path());
     options.size = 20 * 5096;
-    let other = Cache::open_with(options, Arc::new(FakeRoom(Mutex::new(VAST)))).await.unwrap();
+    let other = Cache::open_with(options, Arc::new(FakeSpace(Mutex::new(VAST)))).await.unwrap();
     let theirs = other.volume(UUID, LAYOUT, None).unwrap();
     for round in 0..10 {
         for slice in 0..50 {

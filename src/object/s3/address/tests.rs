@@ -11,14 +11,14 @@ fn with(service: Service, bucket: &str, env: &[(&str, &str)]) -> Address {
     service.address(bucket, &look).unwrap()
 }
 
-/// Bucket, endpoint, region, and whether the bucket is in the path.
+/// Returns bucket, endpoint, region, and whether the bucket is in the path.
 fn parts(address: &Address) -> (&str, &str, &str, bool) {
     let text = |part: &Option<String>| part.as_deref().unwrap_or("-").to_owned().leak() as &str;
     (&address.bucket, text(&address.endpoint), text(&address.region), address.path_style)
 }
 
 #[test]
-fn addresses_of_aws_name_the_region() {
+fn aws_addresses_contain_the_region() {
     for (bucket, expected) in [
         ("https://vol.s3.eu-west-1.amazonaws.com", ("vol", "-", "eu-west-1", false)),
         ("https://vol.s3-eu-west-1.amazonaws.com/", ("vol", "-", "eu-west-1", false)),
@@ -68,7 +68,7 @@ fn other_endpoints_have_the_bucket_in_host_or_path() {
 }
 
 #[test]
-fn the_environment_says_region_and_style_where_the_address_does_not() {
+fn the_environment_supplies_region_and_style_if_the_address_does_not() {
     let env = [("AWS_DEFAULT_REGION", "eu-1"), ("JFS_S3_VHOST_STYLE", "1")];
     let found = with(Service::S3, "http://example.com/vol", &env);
     assert_eq!(parts(&found), ("vol", "http://example.com", "eu-1", false));
@@ -116,7 +116,7 @@ fn oss_has_the_region_in_the_host() {
 }
 
 #[test]
-fn other_services_name_the_region_in_their_own_place() {
+fn other_services_have_the_region_in_various_labels() {
     for (service, bucket, expected) in [
         (
             Service::Wasabi,
@@ -155,7 +155,7 @@ fn other_services_name_the_region_in_their_own_place() {
 }
 
 #[test]
-fn options_are_taken_from_the_query() {
+fn options_are_parsed_from_the_query() {
     let found = address(
         Service::S3,
         "https://h.example/vol?tls-insecure-skip-verify=true&ca-certs=/ca&ssl-cert=/c&ssl-key=/k\
@@ -168,7 +168,7 @@ fn options_are_taken_from_the_query() {
 }
 
 #[test]
-fn what_is_wrong_with_an_address_is_named() {
+fn errors_name_what_is_wrong_with_an_address() {
     for (bucket, why) in [
         ("https://h.example/vol?sync=1", "unknown option sync"),
         ("https://h.example/vol?disable-checksum=maybe", "disable-checksum=maybe"),

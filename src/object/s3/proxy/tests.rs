@@ -8,7 +8,7 @@ fn proxies(env: &[(&str, &str)]) -> Proxies {
     Proxies::from_env(&look)
 }
 
-/// How the proxy for a request is shown; empty if there is none.
+/// Returns the proxy for a request as it is displayed; empty if there is none.
 fn shown(proxies: &Proxies, uri: &str) -> String {
     let uri: Uri = uri.parse().unwrap();
     proxies.of(&uri).unwrap().map(ToString::to_string).unwrap_or_default()
@@ -29,7 +29,7 @@ fn each_scheme_has_its_own_proxy() {
 }
 
 #[test]
-fn a_password_is_decoded_for_the_proxy_and_shown_to_nobody() {
+fn a_password_is_decoded_for_the_proxy_and_never_displayed() {
     for (value, pair) in [
         ("http://user:s%40sam%C3%A9@a:3128", Some("user:s@sam\u{e9}")),
         ("user:s@same@a:3128", Some("user:s@same")),
@@ -47,7 +47,7 @@ fn a_password_is_decoded_for_the_proxy_and_shown_to_nobody() {
 }
 
 #[test]
-fn a_variable_that_is_wrong_is_named_where_it_is_needed_without_its_value() {
+fn an_invalid_variable_is_reported_by_name_when_it_is_needed() {
     for value in ["socks5://user:sesame@a:1080", "http://user:sesame@:x", "http://u:%zzsesame@a"] {
         let proxies = proxies(&[("https_proxy", value), ("no_proxy", "near.test")]);
         let why = proxies.of(&Uri::from_static("https://store.test/")).err().unwrap();
@@ -58,7 +58,7 @@ fn a_variable_that_is_wrong_is_named_where_it_is_needed_without_its_value() {
 }
 
 #[test]
-fn what_is_of_this_machine_is_asked_directly() {
+fn addresses_of_this_machine_use_no_proxy() {
     let proxies = proxies(&[("http_proxy", "a")]);
     for host in [
         "localhost",
@@ -79,7 +79,7 @@ fn what_is_of_this_machine_is_asked_directly() {
 }
 
 #[test]
-fn no_proxy_is_read_as_in_the_go_client() {
+fn no_proxy_is_parsed_as_in_the_go_client() {
     for (list, exempt, others) in [
         (
             "store.test",

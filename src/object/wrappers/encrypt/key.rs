@@ -1,4 +1,4 @@
-//! RSA private keys in PEM form, in the clear or behind a passphrase.
+//! RSA private keys in PEM format, plain or protected by a passphrase.
 
 use aes::cipher::block_padding::Pkcs7;
 use aes::cipher::{BlockCipher, BlockDecryptMut, KeyIvInit};
@@ -14,26 +14,26 @@ use rsa::traits::{PrivateKeyParts, PublicKeyParts};
 
 use crate::secret::Secret;
 
-/// Longer than any key that somebody waits for.
-const LONGEST: usize = 64 << 10;
+/// Longer than any usable key.
+const MAX_LENGTH: usize = 64 << 10;
 /// Bits of the largest key that encrypts a block in reasonable time.
-const LARGEST: usize = 16 << 10;
-/// What deriving a key from a passphrase may cost: tools take a hundredth of it. The text of a key
-/// says how much it wants, and comes from outside.
-const MOST_ROUNDS: u32 = 10_000_000;
-const MOST_SCRYPT_MEMORY: u64 = 64 << 20;
-const MOST_SCRYPT_LANES: u16 = 16;
+const MAX_BITS: usize = 16 << 10;
+/// Limits on the cost of deriving a key from a passphrase: tools use a hundredth of it. The key
+/// file states the cost, and comes from outside.
+const MAX_ROUNDS: u32 = 10_000_000;
+const MAX_SCRYPT_MEMORY: u64 = 64 << 20;
+const MAX_SCRYPT_LANES: u16 = 16;
 
 const NEEDS_PASSPHRASE: &str =
     "the private key is protected by a passphrase: set JFS_RSA_PASSPHRASE to it";
 const WRONG_PASSPHRASE: &str = "the passphrase of the private key is wrong";
 
-/// Reads a key. A passphrase for a key that needs none is not looked at.
+/// Parses a key. The passphrase is ignored if the key needs none.
 pub fn parse(text: &Secret, passphrase: &Secret) -> Result<RsaPrivateKey, String> {
-    if text.expose().len() > LONGEST {
-        return Err(format!("the private key is longer than {LONGEST} bytes"));
+    if text.expose().len() > MAX_LENGTH {
+        return Err(format!("the private key is longer than {MAX_LENGTH} bytes"));
     }
-    // What is wrong with the text is not said: it could show some of it.
+    // The parse error is not shown: it could contain a part of the key.
     let pem = pem::parse(text.expose()).map_err(|_| "the private key is not PEM".to_owned())?;
     let given = || match passphrase.expose() {
         "" => Err(NEEDS_PASSPHRASE.to_owned()),
@@ -54,7 +54,7 @@ pub fn parse(text: &Secret, passphrase: &Secret) -> Result<RsaPrivateKey, String
     match pem.headers().get("DEK-Info") {
         Some(how) => {
             let plain = unlock(&pem, how, given()?)?;
-            // Padding that fits by chance: one wrong passphrase in 256.
+            // The padding can match by chance, for one wrong passphrase in 256.
             decode(&plain).map_err(|_| WRONG_PASSPHRASE.to_owned())
         }
         None => decode(pem.contents()),
@@ -65,28 +65,28 @@ fn decode(der: &[u8]) -> Result<RsaPrivateKey, String> {
     let key = RsaPrivateKey::from_pkcs1_der(der)
         .or_else(|_| RsaPrivateKey::from_pkcs8_der(der))
         .map_err(|_| "the private key is no RSA key".to_owned())?;
-    if key.size() * 8 > LARGEST || key.primes().len() != 2 {
-        return Err(format!("the private key has more than {LARGEST} bits or than two primes"));
+    if key.size() * 8 > MAX_BITS || key.primes().len() != 2 {
+        return Err(format!("the private key has more than {MAX_BITS} bits or than two primes"));
     }
     key.validate().map_err(|error| format!("the private key is not valid: {error}"))?;
     Ok(key)
 }
 
-/// Refuses a key whose protection takes hours or all memory to open.
+/// Refuses a key whose protection would take hours or all memory to open.
 fn check_cost(scheme: &EncryptionScheme<'_>) -> Result<(), String> {
     let Some(parameters) = scheme.pbes2() else { return Ok(()) };
     let is_cheap = match &parameters.kdf {
-        Kdf::Pbkdf2(kdf) => kdf.iteration_count <= MOST_ROUNDS,
+        Kdf::Pbkdf2(kdf) => kdf.iteration_count <= MAX_ROUNDS,
         Kdf::Scrypt(kdf) => {
             let memory = kdf.cost_parameter.saturating_mul(128 * u64::from(kdf.block_size));
-            memory <= MOST_SCRYPT_MEMORY && kdf.parallelization <= MOST_SCRYPT_LANES
+            memory <= MAX_SCRYPT_MEMORY && kdf.parallelization <= MAX_SCRYPT_LANES
         }
         _ => false,
     };
-    is_cheap.then_some(()).ok_or_else(|| "the private key is too expensive to open".to_owned())
+    is_cheap.then_some(()).ok_or_else(|| "the private key is too expensive to decrypt".to_owned())
 }
 
-/// Whether it is the way of protection, and not the passphrase, that failed.
+/// Whether the kind of protection, and not the passphrase, is the problem.
 fn is_foreign(cause: &pkcs8::pkcs5::Error) -> bool {
     use pkcs8::pkcs5::Error;
     matches!(
@@ -97,7 +97,7 @@ fn is_foreign(cause: &pkcs8::pkcs5::Error) -> bool {
     )
 }
 
-/// The old way of OpenSSL: `DEK-Info: AES-256-CBC,<hex of the initial vector>`.
+/// Decrypts OpenSSL's legacy format: `DEK-Info: AES-256-CBC,<initialization vector in hex>`.
 fn unlock(pem: &Pem, how: &str, passphrase: &[u8]) -> Result<Vec<u8>, String> {
     let (cipher, vector) = how.split_once(',').unwrap_or((how, ""));
     let vector = hex(vector.trim()).ok_or("the private key has a DEK-Info without a vector")?;
@@ -125,7 +125,7 @@ where
     open.decrypt_padded_vec_mut::<Pkcs7>(sealed).map_err(|_| WRONG_PASSPHRASE.to_owned())
 }
 
-/// A key from a passphrase: MD5 over and over, as OpenSSL did.
+/// Derives a key from a passphrase by repeated MD5, as OpenSSL did.
 fn derive(passphrase: &[u8], salt: &[u8], length: usize) -> Vec<u8> {
     let mut key = Vec::new();
     let mut last: Vec<u8> = Vec::new();

@@ -52,7 +52,7 @@ async fn objects_of_the_go_client_decrypt() {
 }
 
 #[tokio::test]
-async fn what_is_stored_is_not_what_was_written_and_differs_each_time() {
+async fn stored_objects_are_encrypted_differently_each_time() {
     let bucket = Arc::new(MemStore::default());
     let store = encrypted(&bucket, "");
     let body = Bytes::from_static(b"plain text that must not show");
@@ -70,7 +70,7 @@ async fn what_is_stored_is_not_what_was_written_and_differs_each_time() {
 }
 
 #[tokio::test]
-async fn a_damaged_object_is_an_error_wherever_the_damage_is() {
+async fn damage_anywhere_in_an_object_is_an_error() {
     let bucket = Arc::new(MemStore::default());
     let store = encrypted(&bucket, "chacha20-rsa");
     store.put("a", Bytes::from_static(b"body"), 0).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_damaged_object_is_an_error_wherever_the_damage_is() {
 }
 
 #[test]
-fn keys_are_read_in_every_form() {
+fn keys_are_parsed_in_every_format() {
     for key in [PKCS1, PKCS8] {
         Cipher::new(&encryption("", key, "")).unwrap();
         Cipher::new(&encryption("", key, "not needed")).unwrap();
@@ -102,7 +102,7 @@ fn keys_are_read_in_every_form() {
 }
 
 #[test]
-fn a_passphrase_that_is_missing_or_wrong_is_told() {
+fn a_missing_or_wrong_passphrase_is_reported() {
     for key in PROTECTED {
         assert!(refusal(&encryption("", key, "")).contains("set JFS_RSA_PASSPHRASE"));
         let wrong = refusal(&encryption("", key, "open"));
@@ -111,7 +111,7 @@ fn a_passphrase_that_is_missing_or_wrong_is_told() {
 }
 
 #[test]
-fn a_key_or_algorithm_that_cannot_be_used_is_told_without_showing_it() {
+fn an_unusable_key_or_algorithm_is_reported_without_showing_the_key() {
     for (algo, key, why) in [
         ("sm4gcm", PKCS1, "\"sm4gcm\" is not supported"),
         ("", "sesame", "not PEM"),
@@ -124,14 +124,14 @@ fn a_key_or_algorithm_that_cannot_be_used_is_told_without_showing_it() {
 }
 
 #[tokio::test]
-async fn another_key_is_told_as_such() {
+async fn another_key_is_reported() {
     let bucket = Arc::new(MemStore::default());
     encrypted(&bucket, "").put("a", Bytes::from_static(b"body"), 0).await.unwrap();
     let error = encrypted(&bucket, "chacha20-rsa").get("a", GetRequest::whole()).await.unwrap_err();
     assert!(error.to_string().contains("encrypted in another way"), "{error}");
 }
 
-/// A key in PEM form whose protection asks for that many rounds of PBKDF2.
+/// Returns a key in PEM format whose protection needs that many rounds of PBKDF2.
 fn expensive(rounds: u32) -> String {
     let (salt, iv) = ([1; 8], [2; 16]);
     let most = pkcs8::pkcs5::pbes2::Parameters::pbkdf2_sha256_aes256cbc(99_999_999, &salt, &iv);
@@ -147,7 +147,7 @@ fn expensive(rounds: u32) -> String {
 }
 
 #[test]
-fn a_key_that_takes_hours_to_open_is_refused_at_once() {
+fn a_key_that_takes_hours_to_decrypt_is_refused_at_once() {
     for rounds in [99_999_999, 0x7fff_ffff] {
         let told = refusal(&encryption("", &expensive(rounds), PASSPHRASE));
         assert!(told.contains("too expensive"), "{told}");

@@ -1,4 +1,4 @@
-//! What is wrong with a store at the moment, as far as its last requests tell.
+//! The health of a store, as seen by its recent requests.
 
 use std::time::{Duration, Instant};
 
@@ -6,14 +6,14 @@ use crate::error::Error;
 use crate::outage::{OBJECTS, Outage};
 use crate::sync::{Mutex, MutexGuard};
 
-/// A failure counts for so long, unless something succeeds before.
+/// How long a failure counts, unless a request succeeds before.
 const RECENT: Duration = Duration::from_mins(5);
 
-/// Shared by all who ask one store.
+/// The health of one store, shared by all its users.
 #[derive(Debug)]
 pub struct StoreHealth {
     last: Mutex<Option<(Instant, String)>>,
-    /// None if nobody needs a line in the log.
+    /// `None` if failures need not be logged.
     outage: Option<Outage>,
 }
 
@@ -24,12 +24,12 @@ impl Default for StoreHealth {
 }
 
 impl StoreHealth {
-    /// Of a store whose failures go to somebody who tells them.
+    /// For a store whose failures the caller reports itself.
     pub fn quiet() -> Self {
         Self { last: Mutex::default(), outage: None }
     }
 
-    /// A try has failed, and another will be made.
+    /// Records a failed attempt that will be retried.
     pub fn failed(&self, error: &Error) {
         *self.lock() = Some((Instant::now(), error.to_string()));
         if let Some(outage) = &self.outage {
@@ -37,7 +37,7 @@ impl StoreHealth {
         }
     }
 
-    /// A request has failed for good.
+    /// Records a request that failed for good.
     pub fn gave_up(&self, error: &Error) {
         *self.lock() = Some((Instant::now(), error.to_string()));
         if let Some(outage) = &self.outage {
@@ -45,10 +45,10 @@ impl StoreHealth {
         }
     }
 
-    /// Something went well at this place.
+    /// Records a success at this place.
     pub fn succeeded(&self, place: &str) {
         if let Some(outage) = &self.outage {
-            outage.worked(place);
+            outage.succeeded(place);
         }
         let mut last = self.lock();
         if last.is_some() {
@@ -56,7 +56,7 @@ impl StoreHealth {
         }
     }
 
-    /// The last failure, if nothing has gone well since.
+    /// Returns the last failure, if no request has succeeded since.
     pub fn last_failure(&self) -> Option<String> {
         let last = self.lock();
         last.as_ref().filter(|(at, _)| at.elapsed() < RECENT).map(|(_, cause)| cause.clone())

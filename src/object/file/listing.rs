@@ -1,4 +1,4 @@
-//! Listing: the files below a root in byte order of their keys.
+//! Listing: the files below a root, in byte order of their keys.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 
 use super::super::Object;
 
-/// One name of a directory, with a slash behind it if it is one itself: this is what orders keys.
+/// A name in a directory, with a trailing slash if it is a directory: keys are ordered this way.
 struct Name {
     text: String,
     is_dir: bool,
@@ -29,14 +29,14 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Lists a directory, given with a slash at its end.
+    /// Lists a directory, given with a trailing slash.
     fn visit(&mut self, dir: &str) -> io::Result<()> {
         for name in names(dir)? {
             if self.found.len() >= self.limit {
                 break;
             }
             let path = format!("{dir}{}", name.text);
-            // Only files that lie beside a root without a slash are no part of it.
+            // Only fails for files beside a root without a trailing slash.
             let Some(key) = path.strip_prefix(self.root) else { continue };
             if name.is_dir {
                 if self.may_hold(key) {
@@ -49,7 +49,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Whether keys that begin with `dir` can be wanted.
+    /// Whether keys that begin with `dir` can be in the result.
     fn may_hold(&self, dir: &str) -> bool {
         let wanted = dir.starts_with(self.prefix) || self.prefix.starts_with(dir);
         wanted && (dir > self.after || self.after.starts_with(dir))
@@ -69,7 +69,7 @@ impl Walk<'_> {
     }
 }
 
-/// The names in a directory, in the order of the keys below them. A directory that is not there has
+/// Returns the names in a directory, in the order of the keys below them. A missing directory has
 /// none.
 fn names(dir: &str) -> io::Result<Vec<Name>> {
     let entries = match fs::read_dir(dir) {

@@ -1,4 +1,4 @@
-//! Bits that flip on the way: what the checksum of a whole object finds, and a part of it cannot.
+//! Bits that flip in transit: the checksum of a whole object detects them, a range has none.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,14 +10,15 @@ use jfs::slice::{SliceId, SliceSize};
 
 use crate::s3::{Fault, S3Server};
 
-/// Bytes of the middle of a block.
+/// Bytes in the middle of a block.
 const PART: Range<u32> = 70_000..74_096;
 
 fn content(slice: u64, size: u32) -> Vec<u8> {
     (0..size).map(|at| (u64::from(at) * 31 + slice).to_le_bytes()[0]).collect()
 }
 
-/// How many of some parts of blocks of this size are wrong, when each first answer has a flipped bit.
+/// Counts the wrong ranges of blocks of this size, if the first response for each has a flipped
+/// bit.
 async fn wrong_parts(block_size: u32, verify: Verify) -> usize {
     let server = S3Server::start();
     let objects = open(&Spec { retries: 3, ..server.spec("bucket") }).unwrap();
@@ -54,7 +55,7 @@ async fn small_blocks_are_verified_by_default() {
 }
 
 #[tokio::test]
-async fn a_part_of_a_large_block_is_taken_as_it_comes() {
+async fn a_range_of_a_large_block_is_not_verified() {
     assert_eq!(wrong_parts(2 << 20, Verify::default()).await, 10);
     assert_eq!(wrong_parts(256 << 10, Verify::None).await, 10);
 }

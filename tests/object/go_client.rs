@@ -1,4 +1,4 @@
-//! Objects of the real Go client, read here, and ours, read there.
+//! Objects of the real Go client are read here, and ours are read there.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::stores::{KEY, encryption};
 use crate::support::juicefs::{Volume, command, juicefs};
 use crate::support::timeout::{MOUNTED, within};
 
-const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/object/encrypt/golden");
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/object/wrappers/encrypt/golden");
 
 fn file_spec(bucket: &Path, name: &str) -> Spec {
     let prefix = format!("{name}/");
@@ -23,7 +23,7 @@ fn url(dir: &Path) -> String {
     format!("sqlite3://{}", dir.join("meta.db").display())
 }
 
-/// What `status` says is the volume's id.
+/// Returns the volume's id as `status` shows it.
 fn uuid(url: &str) -> String {
     let status: serde_json::Value =
         serde_json::from_str(&juicefs(&["status", url]).ok().stdout).unwrap();
@@ -31,7 +31,7 @@ fn uuid(url: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn encrypted_objects_of_the_go_client_are_read_with_every_form_of_key() {
+async fn encrypted_objects_of_the_go_client_are_read_with_every_key_format() {
     for (algo, key) in [
         ("aes256gcm-rsa", "pkcs1.pem"),
         ("chacha20-rsa", "pkcs8.pem"),
@@ -59,7 +59,7 @@ async fn encrypted_objects_of_the_go_client_are_read_with_every_form_of_key() {
 }
 
 #[test]
-fn the_go_client_reads_what_is_encrypted_here() {
+fn the_go_client_reads_objects_encrypted_here() {
     within(MOUNTED, || {
         for algo in ["aes256gcm-rsa", "chacha20-rsa"] {
             let dir = tempfile::tempdir().unwrap();
@@ -90,7 +90,7 @@ fn the_go_client_reads_what_is_encrypted_here() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shard_is_where_the_go_client_puts_it() {
+async fn objects_are_in_the_same_shard_as_with_the_go_client() {
     let dir = tempfile::tempdir().unwrap();
     let url = url(dir.path());
     let bucket = format!("{}/b%d/", dir.path().display());
@@ -104,7 +104,7 @@ async fn a_shard_is_where_the_go_client_puts_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_to_s3_say_what_those_of_the_go_client_say() {
+async fn s3_requests_match_those_of_the_go_client() {
     let dir = tempfile::tempdir().unwrap();
     let server = S3Server::start();
     let (url, bucket) = (url(dir.path()), server.bucket("bucket"));
@@ -115,7 +115,7 @@ async fn requests_to_s3_say_what_those_of_the_go_client_say() {
         let is_put = |one: &crate::s3::Seen| {
             one.method == "PUT" && one.path == "/bucket/volume/juicefs_uuid"
         };
-        seen.into_iter().find(is_put).expect("the object was put")
+        seen.into_iter().find(is_put).expect("the object must be put")
     };
     let theirs = put(server.seen());
 
@@ -123,7 +123,7 @@ async fn requests_to_s3_say_what_those_of_the_go_client_say() {
     let prefix = "volume/".to_owned();
     let spec = Spec { tiers: [(0, class)].into(), prefix, ..server.spec("bucket") };
     let store = open(&spec).unwrap();
-    // Their checksum is verified on the way.
+    // Reading it verifies its checksum.
     let body = store.get("juicefs_uuid", GetRequest::whole()).await.unwrap();
     assert_eq!(body, uuid(&url));
     store.put("juicefs_uuid", body, 0).await.unwrap();
