@@ -8,7 +8,7 @@ use jfs::meta::record::{Counter, Slice};
 use jfs::meta::{Caller, Timestamp};
 
 use super::faults::{ALWAYS, Wire};
-use crate::support::tikv::TikvServer;
+use crate::support::tikv::{TikvFault, TikvServer};
 use crate::support::tree::{Tree, name};
 
 /// The answers that get lost: one, so that the library repeats the request, or all.
@@ -87,7 +87,8 @@ async fn a_commit_that_arrives_after_it_was_given_up_is_refused() {
     let wire = Wire::in_one_region().await;
     let before = wire.inodes().await;
     let held = Duration::from_secs(18);
-    TikvServer::shared().fail_slowly(&wire.url, b"A", ("KvPrewrite", "late", 4), held);
+    let fault = TikvFault { on: "KvPrewrite", what: "late", times: 4, delay: held };
+    TikvServer::shared().inject(&wire.url, b"A", &fault);
     wire.meta.dir("d/sub").await;
     let now = wire.meta.attr("d").await;
     // Long enough for all of them to arrive.
