@@ -55,7 +55,7 @@ struct Args {
 fn main() -> Result<()> {
     let args = Args::parse();
     if let Some(program) = &args.program {
-        rig::use_program(program.clone());
+        fixture::use_program(program.clone());
     }
     let table = within(LIMIT, move || measure(&args))?;
     println!("\n{table}");

@@ -12,7 +12,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use serde_json::Value;
 
-use super::change_log;
+use crate::script::change_log;
 use crate::script::on_client::OurClient;
 use crate::script::runner::runtime;
 use crate::script::step::Step;

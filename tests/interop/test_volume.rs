@@ -38,7 +38,7 @@ pub enum Store {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
     Go,
-    OurClient,
+    Ours,
 }
 
 pub struct TestVolume {

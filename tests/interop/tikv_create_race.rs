@@ -10,7 +10,7 @@ use jfs::meta::record::Counter;
 
 use crate::script::runner::runtime;
 use crate::support::command::poll;
-use crate::support::tikv::TikvServer;
+use crate::support::tikv::{TikvFault, TikvServer};
 use crate::support::timeout::{MOUNTED, within};
 use crate::support::tree::Tree;
 use crate::test_volume::{Client, Store, TestVolume, clean};
@@ -33,7 +33,8 @@ fn a_file_made_by_go_in_a_directory_that_we_remove_is_lost_and_stays_counted() {
 
         let of_dir = [b"A".as_slice(), &dir.0.to_le_bytes()].concat();
         let entry = [&of_dir[..], b"Df"].concat();
-        server.fail_slowly(&volume.url, &entry, ("KvPrewrite", "delay", 1), HELD);
+        let fault = TikvFault { on: "KvPrewrite", what: "delay", times: 1, delay: HELD };
+        server.inject(&volume.url, &entry, &fault);
         let prewrites = || server.calls().get("KvPrewrite").copied().unwrap_or(0);
         let before = prewrites();
         let path = mount.path().join("d/f");

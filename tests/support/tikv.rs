@@ -23,6 +23,17 @@ pub struct TikvServer {
     next: AtomicU32,
 }
 
+/// A fault of the next requests.
+pub struct TikvFault<'a> {
+    /// The method, such as `KvCommit`.
+    pub on: &'a str,
+    /// One of the faults in `tests/tikv-server/faults.go`.
+    pub what: &'a str,
+    pub times: u32,
+    /// For faults that take time.
+    pub delay: Duration,
+}
+
 impl TikvServer {
     /// Returns the server that all tests of this program share. [`TikvServer::fresh_url`] gives each
     /// test a volume of its own.
@@ -78,12 +89,13 @@ impl TikvServer {
 
     /// As [`TikvServer::fail`], for keys with this prefix.
     pub fn fail_key(&self, url: &str, key: &[u8], on: &str, what: &str, times: u32) {
-        self.fail_slowly(url, key, (on, what, times), Duration::from_millis(300));
+        let delay = Duration::from_millis(300);
+        self.inject(url, key, &TikvFault { on, what, times, delay });
     }
 
-    /// As [`TikvServer::fail_key`], for faults that have a delay.
-    pub fn fail_slowly(&self, url: &str, key: &[u8], fault: (&str, &str, u32), delay: Duration) {
-        let (on, what, times) = fault;
+    /// As [`TikvServer::fail_key`], with a chosen delay.
+    pub fn inject(&self, url: &str, key: &[u8], fault: &TikvFault<'_>) {
+        let TikvFault { on, what, times, delay } = fault;
         let (key, ms) = (hex(&full_key(prefix_of(url), key)), delay.as_millis());
         self.ask(&format!("/fault?on={on}&what={what}&times={times}&key={key}&ms={ms}"));
     }

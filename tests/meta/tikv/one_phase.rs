@@ -8,7 +8,7 @@ use jfs::meta::record::{Counter, Slice};
 use jfs::meta::{Caller, Timestamp};
 
 use super::faults::{ALWAYS, FaultyClient};
-use crate::support::tikv::TikvServer;
+use crate::support::tikv::{TikvFault, TikvServer};
 use crate::support::tree::{Tree, name};
 
 /// Which responses are lost: one, so that the library repeats the request, or all.
@@ -87,7 +87,8 @@ async fn a_commit_that_arrives_after_its_rollback_has_no_effect() {
     let client = FaultyClient::in_one_region().await;
     let before = client.inodes().await;
     let held = Duration::from_secs(18);
-    TikvServer::shared().fail_slowly(&client.url, b"A", ("KvPrewrite", "late", 4), held);
+    let fault = TikvFault { on: "KvPrewrite", what: "late", times: 4, delay: held };
+    TikvServer::shared().inject(&client.url, b"A", &fault);
     client.meta.dir("d/sub").await;
     let now = client.meta.attr("d").await;
     // Long enough for all requests to arrive.
