@@ -59,7 +59,8 @@ impl FaultyBucket {
         self.puts.set_odds(Odds { error: half, lost_answer: half, ..Odds::default() });
     }
 
-    /// From now on some puts and gets fail, with and without effect, and some are delayed; or none are.
+    /// From now on some puts and gets fail, with and without effect, and some are delayed; or none
+    /// are.
     pub fn disturb(&self, disturbed: bool) {
         let odds = if disturbed {
             let longest_delay = Duration::from_millis(2);

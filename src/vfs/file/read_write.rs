@@ -10,8 +10,8 @@ use crate::vfs::Vfs;
 use crate::vfs::handles::{Fh, Handle};
 
 impl Vfs {
-    /// Reads from an open file. Returns consecutive buffers, shorter than asked only at the end of the
-    /// file.
+    /// Reads from an open file. Returns consecutive buffers, shorter than asked only at the end of
+    /// the file.
     pub async fn read(
         &self,
         ino: Ino,
