@@ -1,5 +1,6 @@
-//! Compares mounts of this client with those of the Go client, on the same local Redis, in alternating
-//! rounds. Prints a markdown table: the results of both, and how many times better ours are.
+//! Compares mounts of this client with those of the Go client, on the same local Redis, in
+//! alternating rounds. Prints a markdown table: the results of both, and how many times better ours
+//! are.
 //!
 //! `cargo bench --bench mounts -- --help`
 

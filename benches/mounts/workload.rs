@@ -132,8 +132,8 @@ fn forget_names() -> Result<()> {
     Ok(fs::write("/proc/sys/vm/drop_caches", "2")?)
 }
 
-/// Drops cached content, so that the next read asks the client, and the client its disk. Data that is
-/// not on disk yet would not be dropped, and would be written during the next measurement.
+/// Drops cached content, so that the next read asks the client, and the client its disk. Data that
+/// is not on disk yet would not be dropped, and would be written during the next measurement.
 fn forget_content() -> Result<()> {
     rustix::fs::sync();
     Ok(fs::write("/proc/sys/vm/drop_caches", "3")?)

@@ -1,9 +1,9 @@
 //! The interface of a file system: one method for each operation of the protocol.
 //!
-//! Methods run on the thread that received the request and must not block it: replies from memory are
-//! sent there, everything else becomes a task by one of the `spawn` methods of [`Reply`]. Names,
-//! targets and values are bytes in the receive buffer and must be copied to outlive the call, except
-//! for the data of a write, which [`Payload::keep`] takes over.
+//! Methods run on the thread that received the request and must not block it: replies from memory
+//! are sent there, everything else becomes a task by one of the `spawn` methods of [`Reply`].
+//! Names, targets and values are bytes in the receive buffer and must be copied to outlive the
+//! call, except for the data of a write, which [`Payload::keep`] takes over.
 
 use nix::errno::Errno;
 
@@ -21,8 +21,8 @@ use crate::meta::Ino;
 
 /// The operations of the protocol. `request.ino` is the node; for names, the directory.
 ///
-/// The default implementations reply ENOSYS, which the kernel remembers for most operations: it will
-/// not send them again.
+/// The default implementations reply ENOSYS, which the kernel remembers for most operations: it
+/// will not send them again.
 pub trait FileSystem: Send + Sync + 'static {
     /// For a name that does not exist, reply ENOENT or [`Entry::absent`].
     fn lookup(&self, request: &Request, name: &[u8], reply: Reply<Entry>);
@@ -245,7 +245,7 @@ pub trait FileSystem: Send + Sync + 'static {
         reply.refuse(Errno::ENOSYS);
     }
 
-    /// The mount is gone and there are no more requests. Not called when a session stops and another
-    /// continues with its descriptor.
+    /// The mount is gone and there are no more requests. Not called when a session stops and
+    /// another continues with its descriptor.
     fn destroy(&self) {}
 }

@@ -68,8 +68,8 @@ impl Vfs {
         }
     }
 
-    /// Returns the attrs of many nodes, including data that is not stored yet; `None` for a node that
-    /// is missing.
+    /// Returns the attrs of many nodes, including data that is not stored yet; `None` for a node
+    /// that is missing.
     pub async fn attrs(&self, inos: &[Ino]) -> Result<Vec<Option<Attr>>> {
         let virtual_attr = |ino: &Ino| self.virtual_files.attr(*ino);
         let stored: Vec<Ino> =

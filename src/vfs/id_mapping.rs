@@ -1,4 +1,5 @@
-//! Maps the user of a request to the user that acts on the volume: squashing and supplementary groups.
+//! Maps the user of a request to the user that acts on the volume: squashing and supplementary
+//! groups.
 
 use std::fs;
 use std::num::NonZeroUsize;

@@ -1,9 +1,9 @@
 //! The file attributes that the kernel received recently.
 //!
-//! The kernel uses the length in the last reply for as long as attributes are cached. If the file was
-//! changed elsewhere meanwhile, a process that opens it now must see the change, so opening compares.
-//! Only recent replies matter, so the table is small, and a reply that was overwritten counts as
-//! unknown.
+//! The kernel uses the length in the last reply for as long as attributes are cached. If the file
+//! was changed elsewhere meanwhile, a process that opens it now must see the change, so opening
+//! compares. Only recent replies matter, so the table is small, and a reply that was overwritten
+//! counts as unknown.
 
 use crate::meta::record::Attr;
 use crate::meta::{Ino, Timestamp};

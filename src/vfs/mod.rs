@@ -3,10 +3,10 @@
 //!
 //! Uses inodes and chunks from `meta`, slices and blocks from `chunk`. Must not know FUSE.
 //!
-//! [`Vfs`] is the entry point. Below it, [`Content`] has an `OpenFile` for every inode that is open or
-//! dirty. Written data goes into drafts, which are slices under construction; `file/commit.rs` uploads
-//! and commits them. [`Reader`] reads committed data, after committing the drafts that overlap the
-//! range.
+//! [`Vfs`] is the entry point. Below it, [`Content`] has an `OpenFile` for every inode that is open
+//! or dirty. Written data goes into drafts, which are slices under construction; `file/commit.rs`
+//! uploads and commits them. [`Reader`] reads committed data, after committing the drafts that
+//! overlap the range.
 
 mod attributes;
 mod dir;
@@ -57,22 +57,22 @@ pub struct Node {
 
 pub struct Vfs {
     root: Ino,
-    pub(super) meta: Arc<Meta>,
-    pub(super) content: Arc<Content>,
-    pub(super) options: VfsOptions,
-    pub(super) virtual_files: Arc<VirtualFiles>,
-    pub(super) invalidator: Arc<Invalidator>,
-    pub(super) handles: Handles,
+    meta: Arc<Meta>,
+    content: Arc<Content>,
+    options: VfsOptions,
+    virtual_files: Arc<VirtualFiles>,
+    invalidator: Arc<Invalidator>,
+    handles: Handles,
     /// For the state of open directories.
-    pub(super) memory: Arc<Budget>,
-    pub(super) kernel_view: KernelView,
+    memory: Arc<Budget>,
+    kernel_view: KernelView,
     /// Owners of fcntl(2) locks, by file. Closing any descriptor of the file releases them.
-    pub(super) lockers: Mutex<HashSet<(Ino, u64)>>,
-    pub(super) pending_unlocks: Arc<PendingUnlocks>,
+    lockers: Mutex<HashSet<(Ino, u64)>>,
+    pending_unlocks: Arc<PendingUnlocks>,
     /// Directories that were removed through this mount and that the kernel still refers to.
-    pub(super) removed_dirs: Mutex<HashMap<Ino, Attr>>,
+    removed_dirs: Mutex<HashMap<Ino, Attr>>,
     /// Bandwidth limits for reading and writing.
-    pub(super) pace: (RateLimit, RateLimit),
+    bandwidth: (RateLimit, RateLimit),
     id_mapping: IdMapping,
     log: Arc<AccessLog>,
     metrics: OpMetrics,
@@ -123,8 +123,8 @@ impl Vfs {
 
     /// Sets new bandwidth limits.
     pub fn limit(&self, bandwidth: Bandwidth) {
-        self.pace.0.set(bandwidth.read);
-        self.pace.1.set(bandwidth.write);
+        self.bandwidth.0.set(bandwidth.read);
+        self.bandwidth.1.set(bandwidth.write);
     }
 
     /// Where to report what the kernel must drop from its caches.
@@ -172,7 +172,7 @@ impl Vfs {
     }
 
     /// Returns the umask that applies to a caller whose own umask is `own`.
-    pub(super) fn umask(&self, own: u16) -> u16 {
+    fn umask(&self, own: u16) -> u16 {
         self.options.umask.unwrap_or(own)
     }
 }

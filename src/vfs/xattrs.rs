@@ -29,8 +29,8 @@ impl Vfs {
         self.options.xattr || self.has_acls()
     }
 
-    /// Whether an attribute certainly does not exist, without reading metadata. The kernel asks for some
-    /// before every write.
+    /// Whether an attribute certainly does not exist, without reading metadata. The kernel asks for
+    /// some before every write.
     pub fn lacks_xattr(&self, ino: Ino, name: &[u8]) -> bool {
         self.virtual_files.attr(ino).is_some() || matches!(self.meaning(name), Meaning::Off)
     }
@@ -128,8 +128,8 @@ fn check_namespace(name: &[u8]) -> Result<()> {
     }
 }
 
-/// Another client may have created an attribute outside the namespaces, which can be read and removed
-/// like any other. If there is none, the error is that of an unsupported name.
+/// Another client may have created an attribute outside the namespaces, which can be read and
+/// removed like any other. If there is none, the error is that of an unsupported name.
 fn or_foreign<T>(name: &[u8], result: Result<T>) -> Result<T> {
     match result {
         Err(Error::NoAttribute) => check_namespace(name).and(Err(Error::NoAttribute)),

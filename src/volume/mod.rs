@@ -42,9 +42,9 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Opens the data of a volume whose metadata is open, and makes it available to metadata: from now
-    /// on garbage is collected and chunks are compacted. Follows changes of the setting that affect
-    /// the object store: keys, buckets, limits.
+    /// Opens the data of a volume whose metadata is open, and makes it available to metadata: from
+    /// now on garbage is collected and chunks are compacted. Follows changes of the setting that
+    /// affect the object store: keys, buckets, limits.
     pub async fn open(meta: Arc<Meta>, options: VolumeOptions) -> Result<Arc<Self>> {
         // Before reading the setting, so that no change is missed.
         let changes = meta.setting_changes();
@@ -115,8 +115,8 @@ impl Volume {
     /// Closes the volume. Written data must have been flushed before. With `flush`, waits until all
     /// staged blocks are in the bucket; otherwise the next run uploads them.
     ///
-    /// Metadata is closed before data: its background jobs delete and rewrite objects until they end,
-    /// and closing its session deletes removed files that were still open.
+    /// Metadata is closed before data: its background jobs delete and rewrite objects until they
+    /// end, and closing its session deletes removed files that were still open.
     pub async fn close(&self, flush: bool) -> Result<()> {
         self.following.token().cancel();
         let flushed = if flush { self.store.flush_staged().await } else { Ok(()) };
@@ -200,8 +200,8 @@ async fn open_cache(
     joined("opening the cache", opened).await
 }
 
-/// Opens the object store again after each change of the setting. If that fails, the old one stays in
-/// use.
+/// Opens the object store again after each change of the setting. If that fails, the old one stays
+/// in use.
 async fn follow_setting(
     mut changes: watch::Receiver<Arc<Setting>>,
     objects: Arc<ReplaceableStore>,
@@ -216,7 +216,8 @@ async fn follow_setting(
                 info!(volume = setting.name, "opened the object store with the changed setting");
             }
             Err(error) => {
-                warn!(volume = setting.name, %error, "cannot open the object store with the changed setting");
+                let volume = &setting.name;
+                warn!(volume, %error, "cannot open the object store with the changed setting");
             }
         }
     }

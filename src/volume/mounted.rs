@@ -1,5 +1,5 @@
-//! A mount of a volume: everything between the kernel and the stores, from start to end. A volume may
-//! have several mounts.
+//! A mount of a volume: everything between the kernel and the stores, from start to end. A volume
+//! may have several mounts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,8 +45,8 @@ pub struct MountRequest {
     pub registry: Option<Registry>,
 }
 
-/// A mounted volume. [`Mounted::close`] ends it cleanly; dropping it unmounts and loses data that was
-/// not flushed.
+/// A mounted volume. [`Mounted::close`] ends it cleanly; dropping it unmounts and loses data that
+/// was not flushed.
 pub struct Mounted {
     volume: Arc<Volume>,
     vfs: Arc<Vfs>,
@@ -89,8 +89,8 @@ impl Mounted {
         self.session.ended().await
     }
 
-    /// Unmounts if that has not happened, waits for work in flight, and stores written data. The volume
-    /// stays open.
+    /// Unmounts if that has not happened, waits for work in flight, and stores written data. The
+    /// volume stays open.
     pub async fn close(self) -> Result<()> {
         let Self { vfs, session, mount, .. } = self;
         let unmounted = unmount(&session, mount).await;

@@ -31,7 +31,8 @@ pub struct Overrides {
     pub instance_credentials: bool,
     /// Whether writing an object to a file waits for the disk; true by default.
     pub sync: Option<bool>,
-    /// Takes precedence over the environment of the process, for keys and regions missing in the setting.
+    /// Takes precedence over the environment of the process, for keys and regions missing in the
+    /// setting.
     pub env: BTreeMap<String, Secret>,
     /// Which of all these, and of the setting, may be used.
     pub policy: Arc<Policy>,

@@ -100,9 +100,9 @@ impl Fixture {
 }
 
 impl Drop for Fixture {
-    /// A program that another test just started may still have copies of this one's descriptors, and
-    /// close its files only now: it would wait for a reply from a session that is gone, and its copy
-    /// of `/dev/fuse` would keep alive the connection that it waits for.
+    /// A program that another test just started may still have copies of this one's descriptors,
+    /// and close its files only now: it would wait for a reply from a session that is gone, and its
+    /// copy of `/dev/fuse` would keep alive the connection that it waits for.
     fn drop(&mut self) {
         if let Some(connection) = Connection::of(self.mount.point()) {
             connection.abort();

@@ -1,5 +1,5 @@
-//! Our mount and the Go client's work on one volume at the same time: in the end they agree, and the
-//! tools find no errors.
+//! Our mount and the Go client's work on one volume at the same time: in the end they agree, and
+//! the tools find no errors.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -50,8 +50,8 @@ fn work_together(rig: &Fixture) {
     fs::create_dir(ours.at("shared")).unwrap();
     thread::scope(|scope| {
         let (ours, go) = (&ours, &go);
-        // Both at once in the same directories. Only one thread each: when two threads write to one file, the
-        // Go client sometimes hangs for minutes in a flush.
+        // Both at once in the same directories. Only one thread each: when two threads write to one
+        // file, the Go client sometimes hangs for minutes in a flush.
         let here = if ours.is_ours() { 3 } else { 1 };
         for seed in 0..here {
             scope.spawn(move || mix(ours.path(), seed, end));
@@ -104,7 +104,8 @@ fn mix(point: &Path, seed: u64, end: Instant) {
         };
         if let Err(error) = outcome {
             let errno = Errno::from_io_error(&error).unwrap_or_else(|| panic!("{error}"));
-            // A file that another client has removed is gone for those that have it open: as with NFS.
+            // A file that another client has removed is gone for those that have it open: as with
+            // NFS.
             let sensible = [
                 Errno::NOENT,
                 Errno::EXIST,
@@ -123,9 +124,9 @@ fn mix(point: &Path, seed: u64, end: Instant) {
     }
 }
 
-/// Numbers of names that may be directories. These are never renamed: the Go client caches the parent
-/// of each directory and does not notice renames by others. If its cached parents form a cycle, its
-/// quota check never ends, and neither does the request.
+/// Numbers of names that may be directories. These are never renamed: the Go client caches the
+/// parent of each directory and does not notice renames by others. If its cached parents form a
+/// cycle, its quota check never ends, and neither does the request.
 const MAYBE_DIRS: Range<u32> = 0..8;
 const NEVER_DIRS: Range<u32> = 8..25;
 

@@ -22,15 +22,16 @@ impl Mapped {
     #[allow(unsafe_code, reason = "mapping has no safe form")]
     fn new(file: &File, len: usize, flags: MapFlags) -> Self {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses an unused range, which stays mapped as long as this value lives.
+        // SAFETY: the kernel chooses an unused range, which stays mapped as long as this value
+        // lives.
         let start = unsafe { mmap(std::ptr::null_mut(), len, protection, flags, file, 0) };
         Self { start: start.unwrap(), len }
     }
 
     #[allow(unsafe_code, reason = "mapping has no safe form")]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped for reading at this length until it is dropped. The file may change below it,
-        // which is what the tests are about; they read it again by another call.
+        // SAFETY: mapped for reading at this length until it is dropped. The file may change below
+        // it, which is what the tests are about; they read it again by another call.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.len) }
     }
 

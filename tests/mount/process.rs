@@ -57,8 +57,8 @@ impl Process {
         Self::spawn(command)
     }
 
-    /// Starts a process that takes a POSIX lock, prints `locked`, and keeps it until its end. It prints
-    /// `waiting` before it waits for the lock.
+    /// Starts a process that takes a POSIX lock, prints `locked`, and keeps it until its end. It
+    /// prints `waiting` before it waits for the lock.
     pub fn locking(path: &Path, kind: Kind, start: i64, len: i64) -> Self {
         Self::playing(&format!("{kind:?} {start} {len} {}", path.display()))
     }

@@ -1,4 +1,5 @@
-//! fsx: random reads, writes, mmaps, truncates, holes and copies of one file, with each byte checked.
+//! fsx: random reads, writes, mmaps, truncates, holes and copies of one file, with each byte
+//! checked.
 
 use std::fs;
 use std::process::Command;

@@ -33,8 +33,8 @@ const SKIPPED: [(&str, &str); 1] =
 /// Appears in the names of cases that need a read-only mount.
 const READ_ONLY: &str = "erofs";
 
-/// The suite remounts read-only by mount(8), which would look for a program for the file system type:
-/// the kernel does it alone. A file that was just closed may keep it busy for a moment.
+/// The suite remounts read-only by mount(8), which would look for a program for the file system
+/// type: the kernel does it alone. A file that was just closed may keep it busy for a moment.
 const MOUNT: &str = r#"#!/bin/sh
     PATH=/usr/sbin:/usr/bin:/sbin:/bin
     for try in 1 2 3 4 5 6 7 8 9; do

@@ -22,8 +22,8 @@ pub fn within_limit(body: impl FnOnce() + Send + 'static) {
     timeout::within(LIMIT, body);
 }
 
-/// Puts the stores below the mounts into memory, if there is enough: crashes are tested elsewhere, and
-/// half of a suite's time would be waiting for the disk.
+/// Puts the stores below the mounts into memory, if there is enough: crashes are tested elsewhere,
+/// and half of a suite's time would be waiting for the disk.
 fn use_memory() {
     let memory = Path::new("/dev/shm");
     let room = rustix::fs::statvfs(memory).map_or(0, |found| found.f_bavail * found.f_frsize);

@@ -63,7 +63,8 @@ impl FaultyBucket {
         });
     }
 
-    /// From now on some puts and gets fail, with and without effect, and some are delayed; or none are.
+    /// From now on some puts and gets fail, with and without effect, and some are delayed; or none
+    /// are.
     pub fn disturb(&self, disturbed: bool) {
         let rates = if disturbed {
             let max_delay = Duration::from_millis(2);

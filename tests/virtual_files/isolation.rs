@@ -1,5 +1,5 @@
-//! Which nodes a request through `.control` may name, and what it may do with them: no more than the
-//! caller could do with paths and plain system calls.
+//! Which nodes a request through `.control` may name, and what it may do with them: no more than
+//! the caller could do with paths and plain system calls.
 
 use std::time::Duration;
 
@@ -226,7 +226,8 @@ async fn without_search_permission_nothing_below_is_reached() {
     assert_eq!(reply.data()["FileCount"], 0);
     assert!(fixture.has(open, "f").await);
 
-    // Search permission is enough to reach a file; its objects are only for callers that may read it.
+    // Search permission is enough to reach a file; its objects are only for callers that may read
+    // it.
     fixture.meta.setattr(&root, closed, set(0o711)).await.unwrap();
     let body = [&file.0.to_be_bytes()[..], &[0, 0, 0]].concat();
     assert_eq!(fixture.ask_as(&someone, INFO, &body).await.data()["Failed"], false);

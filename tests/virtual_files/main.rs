@@ -1,5 +1,5 @@
-//! The virtual files of a mount, without a kernel: names, texts, and the protocol of `.control` byte for
-//! byte.
+//! The virtual files of a mount, without a kernel: names, texts, and the protocol of `.control`
+//! byte for byte.
 #![cfg(test)]
 
 #[path = "../support/mod.rs"]

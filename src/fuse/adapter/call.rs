@@ -1,5 +1,5 @@
-//! One call of the VFS on behalf of a request: its caller, its method and its start, for metrics and
-//! the access log.
+//! One call of the VFS on behalf of a request: its caller, its method and its start, for metrics
+//! and the access log.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

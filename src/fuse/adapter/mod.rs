@@ -1,7 +1,7 @@
 //! Implements the protocol's operations on a [`Vfs`].
 //!
-//! Decides nothing about files: converts arguments and results, and knows which work can be abandoned
-//! when its caller is interrupted. Replies from memory are sent at once.
+//! Decides nothing about files: converts arguments and results, and knows which work can be
+//! abandoned when its caller is interrupted. Replies from memory are sent at once.
 
 mod attributes;
 mod call;

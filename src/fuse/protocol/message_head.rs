@@ -45,8 +45,8 @@ impl MessageHead {
         debug_assert_eq!(self.length, end, "longer than any message of the protocol");
     }
 
-    /// Fills in the header of a message with `rest` more bytes. `error` is a negative errno, 0, or the
-    /// code of a notification.
+    /// Fills in the header of a message with `rest` more bytes. `error` is a negative errno, 0, or
+    /// the code of a notification.
     pub fn seal(&mut self, rest: usize, error: i32, unique: u64) -> &[u8] {
         // No message comes near 4 GiB; the kernel would reject the wrong length.
         let length = u32::try_from(self.length + rest).unwrap_or(u32::MAX);

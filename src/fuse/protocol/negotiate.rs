@@ -38,8 +38,8 @@ pub struct InitOptions {
     pub async_dio: bool,
     /// The kernel checks POSIX ACLs, and wait_until_abandoned the umask to us.
     pub posix_acl: bool,
-    /// The file system clears the setuid and setgid bits itself when asked to, and the kernel need not
-    /// read capabilities before each write.
+    /// The file system clears the setuid and setgid bits itself when asked to, and the kernel need
+    /// not read capabilities before each write.
     pub kill_suidgid: bool,
     /// Files may be served by a [`Backing`](super::super::Backing).
     pub passthrough: bool,
@@ -63,8 +63,8 @@ impl Default for InitOptions {
 
 impl InitOptions {
     fn flags(&self) -> InitFlags {
-        // No ATOMIC_O_TRUNC: truncating by open arrives as a setattr, as in JuiceFS. No zero-message
-        // opens: this file system needs its handles.
+        // No ATOMIC_O_TRUNC: truncating by open arrives as a setattr, as in JuiceFS. No
+        // zero-message opens: this file system needs its handles.
         let mut flags = InitFlags::FUSE_ASYNC_READ
             | InitFlags::FUSE_POSIX_LOCKS
             | InitFlags::FUSE_FLOCK_LOCKS
@@ -94,7 +94,8 @@ impl InitOptions {
     }
 }
 
-/// The result of INIT, which holds as long as the mount. The next holder of the descriptor needs it.
+/// The result of INIT, which holds as long as the mount. The next holder of the descriptor needs
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Negotiated {
     pub minor: u32,

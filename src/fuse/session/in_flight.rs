@@ -1,12 +1,13 @@
 //! Limits the memory of requests in flight.
 //!
-//! The kernel sends requests without limit: one for each thread that waits, each write with its data.
-//! Beyond the limit requests are received slowly instead of not at all: an interrupt is delivered
-//! before any other request, so a process that waits for a hanging store can still be killed.
+//! The kernel sends requests without limit: one for each thread that waits, each write with its
+//! data. Beyond the limit requests are received slowly instead of not at all: an interrupt is
+//! delivered before any other request, so a process that waits for a hanging store can still be
+//! killed.
 //!
-//! All sessions of a process share one limit, so that their total is bounded however many there are.
-//! No session takes all of it, and one that has nothing in flight always receives: requests of other
-//! sessions that hang forever never block it.
+//! All sessions of a process share one limit, so that their total is bounded however many there
+//! are. No session takes all of it, and one that has nothing in flight always receives: requests of
+//! other sessions that hang forever never block it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -48,8 +49,8 @@ pub struct InFlightGuard {
 }
 
 impl RequestMemory {
-    /// Requests in flight hold `limit` bytes, at most twice as much plus one request of each session. Half
-    /// of `limit` is kept as empty buffers. One session may hold `share`.
+    /// Requests in flight hold `limit` bytes, at most twice as much plus one request of each
+    /// session. Half of `limit` is kept as empty buffers. One session may hold `share`.
     pub fn new(limit: usize, share: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,

@@ -1,8 +1,8 @@
 //! Interrupts: which requests are in flight, and which of their callers were interrupted.
 //!
-//! The kernel sends an INTERRUPT after the request it names, but the request may be with a task that has
-//! not started. Such an early interrupt is kept for the request. Numbers of requests are never reused,
-//! so an interrupt for a request that was completed already does no harm.
+//! The kernel sends an INTERRUPT after the request it names, but the request may be with a task
+//! that has not started. Such an early interrupt is kept for the request. Numbers of requests are
+//! never reused, so an interrupt for a request that was completed already does no harm.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::sync::Mutex;
 
-/// The most early interrupts to keep. Only a request that is still with its receiver can have one, so
-/// older ones are obsolete.
+/// The most early interrupts to keep. Only a request that is still with its receiver can have one,
+/// so older ones are obsolete.
 const EARLY_MAX: usize = 64;
 
 #[derive(Default)]
@@ -31,8 +31,8 @@ struct Early {
 }
 
 impl Interrupts {
-    /// Registers a request. The token is cancelled when its caller is interrupted, which may already be
-    /// the case.
+    /// Registers a request. The token is cancelled when its caller is interrupted, which may
+    /// already be the case.
     pub fn enter(&self, unique: u64) -> CancellationToken {
         let token = CancellationToken::new();
         let mut table = self.0.lock();
@@ -49,8 +49,8 @@ impl Interrupts {
         self.0.lock().waiting.remove(&unique);
     }
 
-    /// Handles an INTERRUPT (`unique`) for a request (`target`). Returns the number of an early one that
-    /// it evicts: reply EAGAIN to that, and the kernel sends it again if it must.
+    /// Handles an INTERRUPT (`unique`) for a request (`target`). Returns the number of an early one
+    /// that it evicts: reply EAGAIN to that, and the kernel sends it again if it must.
     pub fn interrupt(&self, unique: u64, target: u64) -> Option<u64> {
         let mut table = self.0.lock();
         if let Some(token) = table.waiting.get(&target) {

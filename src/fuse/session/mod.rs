@@ -1,5 +1,5 @@
-//! A session: receives and handles the requests of one mount, from INIT or from where another session
-//! stopped, until the mount is gone or the session is stopped.
+//! A session: receives and handles the requests of one mount, from INIT or from where another
+//! session stopped, until the mount is gone or the session is stopped.
 
 mod connection;
 mod device;

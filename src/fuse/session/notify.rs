@@ -1,9 +1,9 @@
 //! Notifications: messages to the kernel that something it caches is outdated.
 //!
 //! Sending one can block. Dropping a name takes the lock of its directory, which a process holds
-//! while it waits for our reply to a lookup or a create there; dropping pages waits for the reads and
-//! writes that use them. A thread that handles requests would wait for itself. So notifications are
-//! queued and sent by a thread that does nothing else.
+//! while it waits for our reply to a lookup or a create there; dropping pages waits for the reads
+//! and writes that use them. A thread that handles requests would wait for itself. So notifications
+//! are queued and sent by a thread that does nothing else.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -77,8 +77,8 @@ impl Notifier {
         Ok(Self(queue))
     }
 
-    /// Queues a notification. False if the queue is full or the session is over: then the kernel keeps
-    /// what it caches until it expires.
+    /// Queues a notification. False if the queue is full or the session is over: then the kernel
+    /// keeps what it caches until it expires.
     #[must_use]
     pub fn send(&self, notification: Notification) -> bool {
         self.0.push(Item::Send(notification))

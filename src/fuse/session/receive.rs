@@ -54,8 +54,8 @@ impl AsRawFd for Readable {
 #[allow(unsafe_code, reason = "there is no safe call to poll a descriptor that others use as well")]
 fn watch(connection: &Arc<Connection>) -> Result<AsyncFd<Readable>, Errno> {
     let source = Readable(Arc::clone(connection));
-    // SAFETY: the connection owns the descriptor, never replaces it, and lives at least as long as the
-    // registration, which holds it.
+    // SAFETY: the connection owns the descriptor, never replaces it, and lives at least as long as
+    // the registration, which holds it.
     let watched = unsafe { AsyncFd::register_with_interest(source, EVENTS) };
     watched.map_err(|error| {
         let (_, cause) = error.into_parts();
@@ -141,8 +141,8 @@ impl<F: FileSystem> Receiver<F> {
         message.buffer
     }
 
-    /// A handler that panics costs its caller an EIO, by the reply that it drops, and affects nobody
-    /// else.
+    /// A handler that panics costs its caller an EIO, by the reply that it drops, and affects
+    /// nobody else.
     fn handle(&self, message: &mut Message) {
         let Message { buffer, length } = message;
         guard(|| {

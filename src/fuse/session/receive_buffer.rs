@@ -1,8 +1,8 @@
 //! Receive buffers: one to receive into, and spare ones for requests that continue as tasks.
 //!
-//! A write that completes at once is read from the buffer it was received in. A large write that must
-//! wait keeps its buffer, and receiving continues with another: the data is not copied. A small one is
-//! copied, since a buffer is as large as the largest request.
+//! A write that completes at once is read from the buffer it was received in. A large write that
+//! must wait keeps its buffer, and receiving continues with another: the data is not copied. A
+//! small one is copied, since a buffer is as large as the largest request.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The reply to a request, sent exactly once, from any thread.
 //!
-//! A handler replies at once, or moves the reply to a task and decides what an interrupt does to it. A
-//! dropped reply sends EIO: a caller never waits for a reply that will not come.
+//! A handler replies at once, or moves the reply to a task and decides what an interrupt does to
+//! it. A dropped reply sends EIO: a caller never waits for a reply that will not come.
 
 use std::io::IoSlice;
 use std::marker::PhantomData;
@@ -58,8 +58,8 @@ impl<T: ReplyBody> Reply<T> {
         Self { pending: Some(pending), answer: PhantomData }
     }
 
-    /// Sends the reply. False if nobody receives it: a handle in it has no holder, and no release will
-    /// follow.
+    /// Sends the reply. False if nobody receives it: a handle in it has no holder, and no release
+    /// will follow.
     pub fn send(mut self, result: Result<T>) -> bool {
         let Some(pending) = self.pending.take() else { return false };
         match result {
@@ -73,8 +73,8 @@ impl<T: ReplyBody> Reply<T> {
         self.pending.take().is_some_and(|pending| pending.refuse(errno))
     }
 
-    /// Returns a token that is cancelled when the caller is interrupted: by a signal, or because it is
-    /// killed. The request still needs a reply.
+    /// Returns a token that is cancelled when the caller is interrupted: by a signal, or because it
+    /// is killed. The request still needs a reply.
     pub fn interrupted(&mut self) -> CancellationToken {
         self.pending.as_mut().map_or_else(CancellationToken::new, |pending| {
             let enter = || pending.connection.interrupts.enter(pending.request.unique);
@@ -91,23 +91,24 @@ impl<T: ReplyBody> Reply<T> {
         });
     }
 
-    /// Replies with the result of the task; any signal drops the task and replies EINTR. For waits where
-    /// programs expect that, such as for a lock.
+    /// Replies with the result of the task; any signal drops the task and replies EINTR. For waits
+    /// where programs expect that, such as for a lock.
     pub fn spawn_interruptible(mut self, work: impl Future<Output = Result<T>> + Send + 'static) {
         let interrupted = self.interrupted();
         self.abort_on(async move { interrupted.cancelled().await }, work);
     }
 
-    /// Replies with the result of the task; the task is dropped at once if the caller dies, and soon
-    /// after it was asked to end. For work that can be abandoned at any point, such as reading.
+    /// Replies with the result of the task; the task is dropped at once if the caller dies, and
+    /// soon after it was asked to end. For work that can be abandoned at any point, such as
+    /// reading.
     pub fn spawn_abortable(mut self, work: impl Future<Output = Result<T>> + Send + 'static) {
         let abandoned = self.abandoned(ABORTABLE_WAIT);
         self.abort_on(abandoned, work);
     }
 
-    /// Replies with the result of the task; a caller that dies gets EINTR while the task runs to its
-    /// end, as a commit must, and one that was asked to end gets it later. A result that could not be
-    /// sent goes to `orphan`: a handle that was opened has to be closed there.
+    /// Replies with the result of the task; a caller that dies gets EINTR while the task runs to
+    /// its end, as a commit must, and one that was asked to end gets it later. A result that could
+    /// not be sent goes to `orphan`: a handle that was opened has to be closed there.
     pub fn spawn_detachable(
         mut self,
         work: impl Future<Output = Result<T>> + Send + 'static,
@@ -198,7 +199,8 @@ impl Reply<ReadReply> {
 impl<T: ReplyBody> Drop for Reply<T> {
     fn drop(&mut self) {
         if let Some(pending) = self.pending.take() {
-            error!(request = ?pending.request, opcode = ?pending.format.opcode, "a request got no reply");
+            let opcode = pending.format.opcode;
+            error!(request = ?pending.request, ?opcode, "a request got no reply");
             pending.refuse(Errno::EIO);
         }
     }
@@ -227,7 +229,8 @@ impl PendingReply {
 
     fn fail(self, error: &Error) -> bool {
         if error.is_fault() {
-            error!(request = ?self.request, opcode = ?self.format.opcode, %error, "a request failed");
+            let opcode = self.format.opcode;
+            error!(request = ?self.request, ?opcode, %error, "a request failed");
         }
         self.refuse(error.errno())
     }
@@ -246,7 +249,8 @@ impl PendingReply {
             Ok(()) => true,
             // The caller is gone, or the mount is.
             Err(errno @ (Errno::ENOENT | Errno::ENODEV | Errno::ECONNABORTED)) => {
-                debug!(request = ?self.request, opcode = ?self.format.opcode, %errno, "reply not received");
+                let opcode = self.format.opcode;
+                debug!(request = ?self.request, ?opcode, %errno, "reply not received");
                 false
             }
             Err(errno) => {

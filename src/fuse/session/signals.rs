@@ -1,9 +1,9 @@
 //! Decides when a caller that received a signal need not wait any longer.
 //!
-//! The kernel reports that there was a signal, not which. Programs do not expect EINTR from mkdir(2)
-//! or stat(2), whatever timers and children they have, so only a signal that ends the caller, or asks
-//! it to end, counts. Which one it was shows in the pending signals: it is delivered only after the
-//! reply.
+//! The kernel reports that there was a signal, not which. Programs do not expect EINTR from
+//! mkdir(2) or stat(2), whatever timers and children they have, so only a signal that ends the
+//! caller, or asks it to end, counts. Which one it was shows in the pending signals: it is
+//! delivered only after the reply.
 
 use std::fs;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //!
 //! Entries are numbered in the order of the listing; the number is the offset that the kernel
 //! continues from. Only a window of entries is kept: after a seek to before the window, pages are
-//! listed again from the last known cursor before it. The window of a directory that nobody reads is
-//! kept only as long as there is memory for it.
+//! listed again from the last known cursor before it. The window of a directory that nobody reads
+//! is kept only as long as there is memory for it.
 
 mod readdir_prefetch;
 

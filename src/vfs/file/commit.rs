@@ -78,8 +78,8 @@ async fn commit_ready(file: &Arc<OpenFile>) {
             Err(error) => {
                 fail(file, ready.number, &error);
                 // After these errors the slice is certainly not part of the file and never will be.
-                // After any other error the commit may have taken effect, or may do so yet: then the
-                // objects stay, and belong to the file or to garbage collection.
+                // After any other error the commit may have taken effect, or may do so yet: then
+                // the objects stay, and belong to the file or to garbage collection.
                 if matches!(error, Error::NotFound | Error::NoSpace | Error::QuotaExceeded) {
                     abort(ready.upload).await;
                 } else {

@@ -164,8 +164,8 @@ impl Content {
         Ok(file.merge_attr(attr, version))
     }
 
-    /// Returns the attrs of many nodes, including data that is not stored yet; `None` for a node that
-    /// is missing.
+    /// Returns the attrs of many nodes, including data that is not stored yet; `None` for a node
+    /// that is missing.
     pub async fn attrs(&self, inos: &[Ino]) -> Result<Vec<Option<Attr>>> {
         let known: Vec<_> = inos
             .iter()
@@ -190,8 +190,8 @@ impl Content {
         self.store.layout().block_size
     }
 
-    /// Returns memory for dirty data: the earlier reservation if it is large enough, or else what can
-    /// be reserved now.
+    /// Returns memory for dirty data: the earlier reservation if it is large enough, or else what
+    /// can be reserved now.
     pub(super) fn take_room(&self, wanted: usize, room: &mut Option<Reserved>) -> Option<Reserved> {
         let enough = wanted.min(self.dirty.capacity());
         match room.take() {
@@ -233,7 +233,8 @@ impl Content {
         file
     }
 
-    /// Removes the entry of a file that nobody holds any more, unless it was opened again meanwhile.
+    /// Removes the entry of a file that nobody holds any more, unless it was opened again
+    /// meanwhile.
     pub(super) fn forget(&self, ino: Ino) {
         let mut files = self.lock();
         if files.get(&ino).is_some_and(|file| file.strong_count() == 0) {

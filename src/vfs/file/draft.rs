@@ -81,8 +81,8 @@ impl Draft {
         self.pos + self.len
     }
 
-    /// Whether a write at `pos` of the chunk can join this draft: anywhere from the start of its last
-    /// incomplete block to its end. So nothing has to be read back, and there are no gaps.
+    /// Whether a write at `pos` of the chunk can join this draft: anywhere from the start of its
+    /// last incomplete block to its end. So nothing has to be read back, and there are no gaps.
     pub fn can_join(&self, pos: u32) -> bool {
         self.is_open() && self.pos + self.full() <= pos && pos <= self.end()
     }
@@ -112,8 +112,8 @@ impl Draft {
         self.tail.grow(capacity, reserved);
     }
 
-    /// Puts bytes at `pos`, for which there is [`Draft::room`] and memory. Returns the receiving end
-    /// for a new upload task if this fills the first block.
+    /// Puts bytes at `pos`, for which there is [`Draft::room`] and memory. Returns the receiving
+    /// end for a new upload task if this fills the first block.
     pub fn put(&mut self, pos: u32, bytes: &[u8]) -> Option<UnboundedReceiver<Block>> {
         let at = self.at(pos);
         self.tail.put(at as usize, bytes);

@@ -10,8 +10,8 @@ use crate::meta::Timestamp;
 use crate::meta::chunk_range;
 use crate::meta::record::CHUNK_SIZE;
 
-/// How many drafts a write looks back for one to join. Older drafts are frozen: a program that writes
-/// at more places at once gains little from joining.
+/// How many drafts a write looks back for one to join. Older drafts are frozen: a program that
+/// writes at more places at once gains little from joining.
 const LOOK_BACK: usize = 4;
 
 #[derive(Default)]
@@ -93,8 +93,8 @@ impl Drafts {
         self.chunks.values_mut().flatten()
     }
 
-    /// Finds the newest draft that a write to `start..end` of a chunk may join without changing the order
-    /// of visible writes: it must not join a draft older than one that it overlaps.
+    /// Finds the newest draft that a write to `start..end` of a chunk may join without changing the
+    /// order of visible writes: it must not join a draft older than one that it overlaps.
     pub fn place_write(&self, index: u32, start: u32, end: u32) -> WritePlacement {
         let mut placement = WritePlacement { joins: None, stale: Vec::new() };
         let Some(drafts) = self.chunks.get(&index) else { return placement };
@@ -113,9 +113,9 @@ impl Drafts {
         placement
     }
 
-    /// Returns the draft that the first draft of chunk `index` must wait for, if the file ends before
-    /// that chunk: the last one that grows the chunk before. Otherwise the file could end after
-    /// bytes that were written but are not there.
+    /// Returns the draft that the first draft of chunk `index` must wait for, if the file ends
+    /// before that chunk: the last one that grows the chunk before. Otherwise the file could end
+    /// after bytes that were written but are not there.
     pub fn growth_before(&self, index: u32, length: u64) -> Option<u64> {
         if self.chunks.contains_key(&index) || u64::from(index) * CHUNK_SIZE < length {
             return None;
@@ -158,8 +158,8 @@ impl Drafts {
         })
     }
 
-    /// Returns the oldest draft that can be committed now: stored, the first in its chunk, and waiting
-    /// for no other.
+    /// Returns the oldest draft that can be committed now: stored, the first in its chunk, and
+    /// waiting for no other.
     pub fn next_to_commit(&self) -> Option<u64> {
         let heads = self.chunks.values().filter_map(VecDeque::front);
         heads

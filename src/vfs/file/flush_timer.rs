@@ -1,4 +1,5 @@
-//! When to freeze drafts: tracks all drafts of a mount that accept writes, in the order of creation.
+//! When to freeze drafts: tracks all drafts of a mount that accept writes, in the order of
+//! creation.
 //!
 //! A draft is frozen when it is old or idle, and the oldest ones earlier if memory is short.
 
@@ -44,8 +45,8 @@ impl FlushTimer {
         open.insert(number, Arc::clone(file));
     }
 
-    /// Removes drafts that accept no more writes. The caller must hold their files: dropping the last
-    /// reference to a file in here would deadlock.
+    /// Removes drafts that accept no more writes. The caller must hold their files: dropping the
+    /// last reference to a file in here would deadlock.
     pub fn remove(&self, numbers: impl IntoIterator<Item = u64>) {
         let mut open = self.lock();
         for number in numbers {

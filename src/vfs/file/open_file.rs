@@ -114,8 +114,8 @@ impl OpenFile {
         self.lock().version
     }
 
-    /// Updates the file from an attr that was read after `version`, and returns the attr with data that is
-    /// not stored yet.
+    /// Updates the file from an attr that was read after `version`, and returns the attr with data
+    /// that is not stored yet.
     pub fn merge_attr(&self, mut attr: Attr, version: u64) -> Attr {
         let mut state = self.lock();
         if state.version == version {
@@ -153,8 +153,8 @@ impl OpenFile {
         self.lock().tier
     }
 
-    /// Puts the first of these bytes into a draft, up to the end of a block. `room` is memory already
-    /// reserved for them, if any.
+    /// Puts the first of these bytes into a draft, up to the end of a block. `room` is memory
+    /// already reserved for them, if any.
     pub fn take(
         self: &Arc<Self>,
         off: u64,
@@ -308,9 +308,9 @@ impl OpenFile {
         self.progress.notify_waiters();
     }
 
-    /// Fails the file because a draft could not be stored or committed: nothing that is pending will
-    /// be, so that no later write shows without the earlier ones. Returns the drafts given up, or
-    /// `None` if this draft was given up before.
+    /// Fails the file because a draft could not be stored or committed: nothing that is pending
+    /// will be, so that no later write shows without the earlier ones. Returns the drafts given up,
+    /// or `None` if this draft was given up before.
     pub fn fail(&self, number: u64, error: &Error) -> Option<Vec<Draft>> {
         let mut state = self.lock();
         let (index, _) = state.drafts.find(number)?;
@@ -331,8 +331,8 @@ impl OpenFile {
         Some(given_up)
     }
 
-    /// Returns the error that the file has failed with. Without a handle that could be closed, it is
-    /// reported once.
+    /// Returns the error that the file has failed with. Without a handle that could be closed, it
+    /// is reported once.
     fn report(&self) -> Result<()> {
         let mut state = self.lock();
         let Some(error) = state.error.clone() else { return Ok(()) };

@@ -10,8 +10,8 @@ use crate::vfs::Vfs;
 use crate::vfs::handles::{Fh, Handle};
 
 impl Vfs {
-    /// Reads from an open file. Returns consecutive buffers, shorter than asked only at the end of the
-    /// file.
+    /// Reads from an open file. Returns consecutive buffers, shorter than asked only at the end of
+    /// the file.
     pub async fn read(
         &self,
         ino: Ino,
@@ -23,7 +23,7 @@ impl Vfs {
         match &*self.file(ino, fh, flags).await? {
             Handle::File(file) => {
                 let parts = file.reader.read(off, len).await?;
-                self.pace.0.acquire(parts.iter().map(|part| part.len() as u64).sum()).await;
+                self.bandwidth.0.acquire(parts.iter().map(|part| part.len() as u64).sum()).await;
                 Ok(parts)
             }
             Handle::VirtualFile(_, opened) => Ok(vec![opened.read(off, len).await?]),
@@ -34,7 +34,7 @@ impl Vfs {
     /// Like [`Vfs::read`], if all of it is in memory.
     pub fn read_now(&self, ino: Ino, fh: Fh, off: u64, len: u32) -> Option<Vec<Bytes>> {
         match &*self.handles.find(fh, ino)? {
-            Handle::File(_) if self.pace.0.is_limited() => None,
+            Handle::File(_) if self.bandwidth.0.is_limited() => None,
             Handle::File(file) => file.reader.read_now(off, len),
             _ => None,
         }
@@ -51,7 +51,7 @@ impl Vfs {
     ) -> Result<()> {
         match &*self.file(ino, fh, flags).await? {
             Handle::File(_) => {
-                self.pace.1.acquire(bytes.len() as u64).await;
+                self.bandwidth.1.acquire(bytes.len() as u64).await;
                 self.content.write(ino, off, bytes).await
             }
             Handle::VirtualFile(_, opened) => opened.write(off, bytes),
@@ -78,7 +78,7 @@ impl Vfs {
     /// Writes as many of the bytes as there is room for now, and returns how many.
     pub fn write_now(&self, ino: Ino, fh: Fh, off: u64, bytes: &[u8]) -> Result<usize> {
         match self.handles.find(fh, ino).as_deref() {
-            Some(Handle::File(_)) if !self.pace.1.is_limited() => {
+            Some(Handle::File(_)) if !self.bandwidth.1.is_limited() => {
                 self.content.write_now(ino, off, bytes)
             }
             _ => Ok(0),

@@ -21,7 +21,8 @@ use crate::sync::Mutex;
 /// How often the view of a chunk is read again because blocks were missing: compaction may replace
 /// slices between reading metadata and reading the store, but not all the time.
 const MAX_ATTEMPTS: usize = 3;
-/// A read this close to the end of the file prefetches the rest: many formats have their index there.
+/// A read this close to the end of the file prefetches the rest: many formats have their index
+/// there.
 const END: u64 = 32 << 10;
 
 /// An open file, as one handle sees it. Dropping it closes the handle.
@@ -41,7 +42,8 @@ impl Reader {
         self.file.ino
     }
 
-    /// Reads from the file. Returns consecutive buffers, shorter than asked only at the end of the file.
+    /// Reads from the file. Returns consecutive buffers, shorter than asked only at the end of the
+    /// file.
     ///
     /// Data that this client has written to the range is committed first. Only that: dirty data
     /// elsewhere does not affect these bytes, and its effect on the length is known.
@@ -158,8 +160,8 @@ impl Drop for Reader {
 }
 
 impl Content {
-    /// Fetches ranges, all at once: if a read held some of them while waiting for memory, others could
-    /// wait for that memory forever.
+    /// Fetches ranges, all at once: if a read held some of them while waiting for memory, others
+    /// could wait for that memory forever.
     async fn fetch(&self, ranges: &[SliceRange]) -> Result<Vec<Bytes>> {
         let mut wanted = Vec::with_capacity(ranges.len());
         for one in ranges.iter().filter(|one| !one.is_hole()) {

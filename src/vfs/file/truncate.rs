@@ -1,7 +1,7 @@
 //! Changes to a file other than writes: truncate, fallocate, `copy_file_range` and setattr.
 //!
-//! Data written before is committed first, so that the change applies to it too. Each change runs in
-//! its own task: a caller that goes away must not leave the length unknown.
+//! Data written before is committed first, so that the change applies to it too. Each change runs
+//! in its own task: a caller that goes away must not leave the length unknown.
 
 use std::sync::Arc;
 
@@ -79,8 +79,8 @@ impl Content {
         .await
     }
 
-    /// Changes any attributes but the length. Data written before no longer changes an mtime that is
-    /// set here.
+    /// Changes any attributes but the length. Data written before no longer changes an mtime that
+    /// is set here.
     pub async fn setattr(
         self: &Arc<Self>,
         caller: &Caller,
@@ -103,7 +103,8 @@ impl Content {
         .await
     }
 
-    /// Flushes a file, then runs `change`, which returns the new length of the file if it may differ.
+    /// Flushes a file, then runs `change`, which returns the new length of the file if it may
+    /// differ.
     async fn change<T>(
         &self,
         ino: Ino,

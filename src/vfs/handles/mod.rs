@@ -1,8 +1,8 @@
 //! Handles: the files and directories that the kernel holds open, by number.
 //!
 //! The number is only a quick way to find the handle. If another process opened it, it is not known
-//! here and is opened again from its inode, so nothing that the kernel holds depends on the lifetime
-//! of this process.
+//! here and is opened again from its inode, so nothing that the kernel holds depends on the
+//! lifetime of this process.
 //!
 //! Users decide how many handles there are, so memory for each is reserved before anything is
 //! opened.

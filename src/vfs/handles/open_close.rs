@@ -116,8 +116,8 @@ impl Vfs {
         drop(self.handles.remove(fh, ino));
     }
 
-    /// Handles the close of one descriptor of a file: stores what was written and releases the ranges
-    /// that `owner` has locked.
+    /// Handles the close of one descriptor of a file: stores what was written and releases the
+    /// ranges that `owner` has locked.
     pub async fn flush(&self, ino: Ino, fh: Fh, owner: u64) -> Result<()> {
         match self.handles.find(fh, ino).as_deref() {
             Some(Handle::VirtualFile(_, opened)) => {

@@ -1,7 +1,7 @@
 //! Locks on open files: whole files by flock(2), ranges by fcntl(2). The two are independent.
 //!
-//! Tracks which owners have locked ranges: closing any handle of a file releases those of its owner,
-//! and an owner without locks needs no request to metadata.
+//! Tracks which owners have locked ranges: closing any handle of a file releases those of its
+//! owner, and an owner without locks needs no request to metadata.
 
 mod pending_unlocks;
 
@@ -37,7 +37,8 @@ impl Vfs {
         self.pending_unlocks.earlier(ino)
     }
 
-    /// Sets or (without a kind) releases a lock on the whole file. Dropping the future ends the wait.
+    /// Sets or (without a kind) releases a lock on the whole file. Dropping the future ends the
+    /// wait.
     pub async fn flock(
         &self,
         ino: Ino,

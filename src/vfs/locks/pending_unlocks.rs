@@ -1,8 +1,8 @@
 //! Locks that are being released because their handle was closed.
 //!
 //! close(2) does not wait for the reply to its release. But the kernel sends the release before
-//! close(2) returns, so a request for a lock after that arrives here later than the release. It waits
-//! until the releases before it have given up their locks, and for no others.
+//! close(2) returns, so a request for a lock after that arrives here later than the release. It
+//! waits until the releases before it have given up their locks, and for no others.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The access log: a line for each operation while someone reads it.
 //!
-//! All readers of a mount share one ring of lines. A reader is a position in it; a slow reader loses
-//! the oldest lines.
+//! All readers of a mount share one ring of lines. A reader is a position in it; a slow reader
+//! loses the oldest lines.
 
 use std::collections::VecDeque;
 use std::fmt::Write;

@@ -1,10 +1,10 @@
 //! Renders `.config`.
 //!
-//! If several mounts share a file system, it describes how *this* mount behaves and nothing else: not
-//! where data and metadata are stored, who reaches them with which key, or paths on the host.
-//! JuiceFS's tools that work through a mount (`info`, `rmr`, `warmup`, `clone`, `summary`, `compact`,
-//! `stats`, `profile`) need none of that; those that look for the process behind it (`umount`) are
-//! for the host.
+//! If several mounts share a file system, it describes how *this* mount behaves and nothing else:
+//! not where data and metadata are stored, who reaches them with which key, or paths on the host.
+//! JuiceFS's tools that work through a mount (`info`, `rmr`, `warmup`, `clone`, `summary`,
+//! `compact`, `stats`, `profile`) need none of that; those that look for the process behind it
+//! (`umount`) are for the host.
 
 use serde_json::Value;
 

@@ -160,7 +160,8 @@ impl VirtualFiles {
         self.numbered(ino).map(|node| self.attr_of(node))
     }
 
-    /// Whether a name cannot be created, removed or renamed. Includes the trash where it is visible.
+    /// Whether a name cannot be created, removed or renamed. Includes the trash where it is
+    /// visible.
     pub fn is_reserved(&self, dir: Ino, name: &[u8]) -> bool {
         let is_trash = || self.trash_name().is_some_and(|trash| trash.as_bytes() == name);
         dir == self.control.root && (self.named(name).is_some() || is_trash())
@@ -176,8 +177,8 @@ impl VirtualFiles {
         listed.map(|node| (self.nodes.name(node), node.ino(), self.attr_of(node))).into()
     }
 
-    /// Returns the name of the trash in the root, or `None` if another directory than the root of the
-    /// volume is mounted.
+    /// Returns the name of the trash in the root, or `None` if another directory than the root of
+    /// the volume is mounted.
     pub fn trash_name(&self) -> Option<Name> {
         (self.control.root == Ino::ROOT).then(|| self.nodes.trash_name())
     }
@@ -201,8 +202,8 @@ impl VirtualFiles {
         })
     }
 
-    /// Opens a virtual file again that another process had opened. Not `.control`: the permissions of
-    /// the caller are not known any more, and its requests are lost.
+    /// Opens a virtual file again that another process had opened. Not `.control`: the permissions
+    /// of the caller are not known any more, and its requests are lost.
     pub fn reopen(self: &Arc<Self>, ino: Ino, flags: OFlag) -> Result<VirtualFile> {
         if VirtualNode::numbered(ino) == Some(VirtualNode::Control) {
             return Err(Error::BadHandle);
@@ -210,8 +211,8 @@ impl VirtualFiles {
         self.open(&Caller::root(), ino, flags)
     }
 
-    /// Cancels all requests and waits for them to stop, so that changes under way are completed before
-    /// the volume is closed.
+    /// Cancels all requests and waits for them to stop, so that changes under way are completed
+    /// before the volume is closed.
     pub async fn close(&self) {
         self.control.stop.cancel();
         self.control.tasks.close();

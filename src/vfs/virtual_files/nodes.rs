@@ -48,8 +48,8 @@ impl VirtualNode {
         }
     }
 
-    /// The log and the configuration are for the owner of the mount. Anybody may write to `.control`,
-    /// since each request is checked.
+    /// The log and the configuration are for the owner of the mount. Anybody may write to
+    /// `.control`, since each request is checked.
     fn mode(self) -> u16 {
         match self {
             Self::AccessLog | Self::Config => 0o400,

@@ -48,8 +48,8 @@ impl VirtualFile {
         }
     }
 
-    /// Writes a request, or a part of one. The offset is ignored: requests and their replies follow each
-    /// other.
+    /// Writes a request, or a part of one. The offset is ignored: requests and their replies follow
+    /// each other.
     pub fn write(&self, _off: u64, bytes: &[u8]) -> Result<()> {
         match &self.0 {
             Kind::Control(handle) => handle.write(bytes),

@@ -37,8 +37,8 @@ pub struct ReplyFormat {
 
 /// The content of a reply.
 pub trait ReplyBody: Send + 'static {
-    /// Puts the fixed fields into `head` and returns the buffers that follow them, or an error to send
-    /// instead if this content does not fit the request.
+    /// Puts the fixed fields into `head` and returns the buffers that follow them, or an error to
+    /// send instead if this content does not fit the request.
     fn encode(self, format: ReplyFormat, head: &mut MessageHead) -> Result<ReplyBuffers, Errno>;
 }
 
@@ -119,8 +119,8 @@ impl ReplyBody for LinkTarget {
     }
 }
 
-/// The value of an attribute, or the names of all, each terminated by NUL. A caller that asks for the
-/// size only, or has too little room, gets what getxattr(2) specifies.
+/// The value of an attribute, or the names of all, each terminated by NUL. A caller that asks for
+/// the size only, or has too little room, gets what getxattr(2) specifies.
 #[derive(Debug, Clone)]
 pub struct Xattr(pub Bytes);
 

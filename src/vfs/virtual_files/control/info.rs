@@ -55,7 +55,8 @@ impl ControlContext {
         reply.end_with(&response);
     }
 
-    /// Checks read permission: where the bytes of a file are stored is only for those who may read them.
+    /// Checks read permission: where the bytes of a file are stored is only for those who may read
+    /// them.
     pub async fn may_read(&self, caller: &Caller, ino: Ino) -> Result<()> {
         let attr = self.meta.getattr(ino).await?;
         if attr.is_file() { self.meta.permits(caller, &attr, access::READ).await } else { Ok(()) }
@@ -129,8 +130,8 @@ impl ControlContext {
         }
     }
 
-    /// Reads from the object store whether the last object is being restored, and its actual storage
-    /// class.
+    /// Reads from the object store whether the last object is being restored, and its actual
+    /// storage class.
     async fn describe_last_object(&self, slices: &[(u64, Slice)], response: &mut InfoResponse) {
         let last = slices.iter().rev().find(|(_, slice)| !slice.id.is_hole());
         let Some((_, last)) = last else { return };

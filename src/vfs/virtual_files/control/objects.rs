@@ -75,8 +75,8 @@ fn sized(slice: &Slice) -> Slice {
     Slice { size, ..*slice }
 }
 
-/// Returns the ranges of objects that hold a slice. Keys begin with the name of the volume. Empty for
-/// a slice that exceeds its size.
+/// Returns the ranges of objects that hold a slice. Keys begin with the name of the volume. Empty
+/// for a slice that exceeds its size.
 pub fn object_ranges(layout: Layout, volume: &str, slice: &Slice) -> Vec<ObjectRange> {
     let Slice { id, size, off, len, .. } = *slice;
     if id.is_hole() {

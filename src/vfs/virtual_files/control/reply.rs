@@ -29,8 +29,8 @@ impl ReplyWriter {
         Self { buffer, cancel }
     }
 
-    /// Runs work to its end and reports its progress. If the request is cancelled, the work is cancelled
-    /// through its progress.
+    /// Runs work to its end and reports its progress. If the request is cancelled, the work is
+    /// cancelled through its progress.
     pub async fn watch<T>(
         &self,
         progress: &Progress,
@@ -68,7 +68,8 @@ impl ReplyWriter {
         self.push_reply(&Frame::End(end).encode());
     }
 
-    /// Ends the reply with data, all of it at once: a client that has its start reads on to the end.
+    /// Ends the reply with data, all of it at once: a client that has its start reads on to the
+    /// end.
     pub fn end_with(self, data: &impl Serialize) {
         let json = match go_json::compact(data) {
             Ok(json) => json,

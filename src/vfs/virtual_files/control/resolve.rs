@@ -1,9 +1,9 @@
 //! Resolves the nodes that a request names, by number or by path.
 //!
-//! Requests bypass the kernel, so they may name only nodes in the mount that their caller could reach
-//! by a path. A caller with only a directory of the volume mounted must not reach nodes outside it,
-//! and a caller that may not search a directory must not reach nodes below it. Paths start at the root
-//! of the mount and follow symlinks that stay within it.
+//! Requests bypass the kernel, so they may name only nodes in the mount that their caller could
+//! reach by a path. A caller with only a directory of the volume mounted must not reach nodes
+//! outside it, and a caller that may not search a directory must not reach nodes below it. Paths
+//! start at the root of the mount and follow symlinks that stay within it.
 
 use bytes::Bytes;
 
@@ -21,8 +21,8 @@ const MAX_PATH: usize = 4096;
 const NUMBER_PREFIX: &[u8] = b"inode:";
 
 impl ControlContext {
-    /// Translates inode numbers to those of the volume, since the root of the mount is 1 to clients, and
-    /// checks that the caller may reach them.
+    /// Translates inode numbers to those of the volume, since the root of the mount is 1 to
+    /// clients, and checks that the caller may reach them.
     pub async fn check_reach(&self, caller: &Caller, mut request: Request) -> Result<Request> {
         let named: Vec<&mut Ino> = match &mut request {
             Request::Remove(request) => vec![&mut request.dir],
