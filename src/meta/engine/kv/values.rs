@@ -121,7 +121,7 @@ pub fn decode_plocks(raw: &[u8]) -> Result<Vec<Plock>> {
     Ok(locks)
 }
 
-/// Returns the eight_bytes bytes of a value; a missing or empty value is zero.
+/// Returns the eight bytes of a value; a missing or empty value is zero.
 fn eight_bytes(what: &str, raw: Option<&Bytes>) -> Result<[u8; 8]> {
     match raw.map(AsRef::as_ref) {
         None | Some([]) => Ok([0; 8]),
