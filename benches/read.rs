@@ -75,7 +75,7 @@ impl Pattern {
     }
 
     /// What a plain client requests: whole blocks ahead of a stream, or one range after the other.
-    fn plan(self) -> bare::Plan {
+    fn plan(self) -> plain_s3::Plan {
         if self.random {
             return plain_s3::Plan::Ranges(self.offsets(), self.request);
         }
@@ -205,7 +205,7 @@ fn cold_s3(
 
 /// Compressed blocks, from memory.
 fn compressed(
-    beside: &mut Beside,
+    beside: &mut Comparison,
     bytes: &Arc<[u8]>,
     name: &str,
     compression: Compression,
@@ -260,7 +260,7 @@ fn encrypted(
 }
 
 /// Creates a volume with the file, and opens it.
-fn prepare(beside: &Beside, choice: Choice, bytes: &[u8]) -> Result<Arc<Opened>> {
+fn prepare(beside: &Comparison, choice: VolumeParts, bytes: &[u8]) -> Result<Arc<Opened>> {
     beside.runtime().block_on(async {
         let place = BenchVolume::new(choice).await?;
         place.fill(bytes, MIB).await?;

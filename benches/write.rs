@@ -85,7 +85,7 @@ fn main() -> Result<()> {
         run(
             &mut beside,
             &name,
-            Choice::cold(objects),
+            VolumeParts::cold(objects),
             pattern,
             &bytes,
             ("memcpy", copying(pattern.bodies(&bytes))),
@@ -95,7 +95,14 @@ fn main() -> Result<()> {
         let spec = Spec::new("file", &format!("{}/", dir.display()));
         let name = format!("store file, {}", pattern.name);
         let plain = ("files, synced", filing(pattern.bodies(&bytes), folder.path()));
-        run(&mut beside, &name, Choice::cold(jfs::object::open(&spec)?), pattern, &bytes, plain)?;
+        run(
+            &mut beside,
+            &name,
+            VolumeParts::cold(jfs::object::open(&spec)?),
+            pattern,
+            &bytes,
+            plain,
+        )?;
 
         let bucket = format!("write-{}", Uuid::new_v4());
         let spec = server.spec(&bucket);
@@ -104,7 +111,7 @@ fn main() -> Result<()> {
         let plain =
             move || plain_s3::write(client.clone(), bucket.clone(), Arc::clone(&bodies), AT_ONCE);
         let name = format!("store s3, {}", pattern.name);
-        let choice = Choice::cold(jfs::object::open(&spec)?);
+        let choice = VolumeParts::cold(jfs::object::open(&spec)?);
         run(&mut beside, &name, choice, pattern, &bytes, ("bare client", plain))?;
     }
     writeback(&mut beside, &bytes, folder.path())?;
@@ -171,7 +178,7 @@ fn encrypted(beside: &mut Comparison, bytes: &Arc<[u8]>) -> Result<()> {
         };
         let name = format!("store mem, {name}, {}", PATTERNS[1].name);
         let plain = ("the cipher alone", plain);
-        run(beside, &name, Choice::cold(objects), PATTERNS[1], bytes, plain)?;
+        run(beside, &name, VolumeParts::cold(objects), PATTERNS[1], bytes, plain)?;
     }
     Ok(())
 }
@@ -180,7 +187,7 @@ fn encrypted(beside: &mut Comparison, bytes: &Arc<[u8]>) -> Result<()> {
 fn run<P, B>(
     beside: &mut Comparison,
     name: &str,
-    choice: Choice,
+    choice: VolumeParts,
     pattern: Pattern,
     bytes: &Arc<[u8]>,
     plain: (&'static str, P),

@@ -67,7 +67,7 @@ impl<'a> MetaTxn<'a> {
     pub async fn prefetch_speculative(&mut self, keys: &[Key]) -> Result<()> {
         if self.speculation == Speculation::Allowed
             && self.records.is_empty()
-            && let Some(records) = self.raw.suppose(keys)
+            && let Some(records) = self.raw.speculate(keys)
         {
             self.speculation = Speculation::Used;
             for (key, record) in keys.iter().zip(records) {
@@ -82,7 +82,7 @@ impl<'a> MetaTxn<'a> {
     /// if they must be read.
     pub fn speculate_entries(&mut self, dir: Ino, listed: &[(Name, Entry)]) -> bool {
         let accepted =
-            self.speculation != Speculation::Forbidden && self.raw.suppose_listed(dir, listed);
+            self.speculation != Speculation::Forbidden && self.raw.speculate_entries(dir, listed);
         if accepted {
             self.speculation = Speculation::Used;
         }

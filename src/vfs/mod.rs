@@ -106,7 +106,7 @@ impl Vfs {
             lockers: Mutex::default(),
             pending_unlocks: Arc::default(),
             removed_dirs: Mutex::default(),
-            pace: Default::default(),
+            bandwidth: Default::default(),
             meta,
             content,
             virtual_files,

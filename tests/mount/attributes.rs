@@ -29,8 +29,8 @@ on_both! {
     a_change_through_a_handle_is_a_change_of_the_file,
 }
 
-fn only_the_owner_changes_the_mode(rig: &Fixture) {
-    let mount = rig.start();
+fn only_the_owner_changes_the_mode(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "").unwrap();
     let chmod = |mode| fs::set_permissions(mount.at("f"), Permissions::from_mode(mode));
     let mode = || fs::metadata(mount.at("f")).unwrap().mode() & 0o7777;
@@ -45,8 +45,8 @@ fn only_the_owner_changes_the_mode(rig: &Fixture) {
     assert_eq!(mode(), 0o755);
 }
 
-fn only_root_changes_the_owner(rig: &Fixture) {
-    let mount = rig.start();
+fn only_root_changes_the_owner(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "").unwrap();
     std::os::unix::fs::symlink("f", mount.at("s")).unwrap();
     chown(mount.at("f"), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
@@ -64,8 +64,8 @@ fn only_root_changes_the_owner(rig: &Fixture) {
     assert_eq!(fs::metadata(mount.at("f")).unwrap().uid(), SOMEBODY);
 }
 
-fn changing_the_owner_clears_setuid_and_setgid(rig: &Fixture) {
-    let mount = rig.start();
+fn changing_the_owner_clears_setuid_and_setgid(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "").unwrap();
     chown(mount.at("f"), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
     fs::set_permissions(mount.at("f"), Permissions::from_mode(0o6755)).unwrap();
@@ -73,8 +73,8 @@ fn changing_the_owner_clears_setuid_and_setgid(rig: &Fixture) {
     assert_eq!(fs::metadata(mount.at("f")).unwrap().mode() & 0o7777, 0o755);
 }
 
-fn writing_clears_setuid_and_setgid(rig: &Fixture) {
-    let mount = rig.start();
+fn writing_clears_setuid_and_setgid(fixture: &Fixture) {
+    let mount = fixture.start();
     for act in ["write", "truncate"] {
         fs::write(mount.at("f"), "text").unwrap();
         fs::set_permissions(mount.at("f"), Permissions::from_mode(0o6777)).unwrap();
@@ -89,8 +89,8 @@ fn writing_clears_setuid_and_setgid(rig: &Fixture) {
     }
 }
 
-fn times_are_kept_to_the_nanosecond(rig: &Fixture) {
-    let mount = rig.start();
+fn times_are_kept_to_the_nanosecond(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "").unwrap();
     let early = UNIX_EPOCH + Duration::new(1, 1);
     let late = UNIX_EPOCH + Duration::new(5_000_000_000, 999_999_999);
@@ -107,15 +107,15 @@ fn times_are_kept_to_the_nanosecond(rig: &Fixture) {
     assert_eq!((link.mtime(), link.mtime_nsec()), (5, 6));
 }
 
-fn times_before_1970_are_kept_to_the_second(rig: &Fixture) {
-    rig.format(&[]);
-    let mount = rig.mount(&[]);
+fn times_before_1970_are_kept_to_the_second(fixture: &Fixture) {
+    fixture.format(&[]);
+    let mount = fixture.mount(&[]);
     fs::write(mount.at("f"), "").unwrap();
     let times = Timestamps { last_access: time(-1, 0), last_modification: time(-86_400, 5) };
     utimensat(CWD, mount.at("f"), &times, AtFlags::empty()).unwrap();
     mount.unmount();
     for client in [Client::tested(), Client::Go] {
-        let mount = rig.mount_by(client, &[]);
+        let mount = fixture.mount_by(client, &[]);
         let found = fs::metadata(mount.at("f")).unwrap();
         assert_eq!((found.atime(), found.atime_nsec()), (-1, 0));
         assert_eq!((found.mtime(), found.mtime_nsec()), (-86_400, 0));
@@ -123,8 +123,8 @@ fn times_before_1970_are_kept_to_the_second(rig: &Fixture) {
     }
 }
 
-fn setting_the_same_length_updates_the_times(rig: &Fixture) {
-    let mount = rig.start();
+fn setting_the_same_length_updates_the_times(fixture: &Fixture) {
+    let mount = fixture.start();
     let path = mount.at("f");
     let old = UNIX_EPOCH + Duration::from_secs(1);
     for content in ["", "text"] {
@@ -145,8 +145,8 @@ fn setting_the_same_length_updates_the_times(rig: &Fixture) {
     }
 }
 
-fn a_group_member_keeps_setgid_without_group_execute(rig: &Fixture) {
-    let mount = rig.start();
+fn a_group_member_keeps_setgid_without_group_execute(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "").unwrap();
     chown(mount.at("f"), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
     for (before, after) in [(0o6644, 0o2644), (0o2654, 0o654)] {
@@ -156,8 +156,8 @@ fn a_group_member_keeps_setgid_without_group_execute(rig: &Fixture) {
     }
 }
 
-fn times_can_be_left_alone_or_set_to_now(rig: &Fixture) {
-    let mount = rig.start();
+fn times_can_be_left_alone_or_set_to_now(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "").unwrap();
     let set = |last_access, last_modification| {
         let times = Timestamps { last_access, last_modification };
@@ -177,8 +177,8 @@ fn times_can_be_left_alone_or_set_to_now(rig: &Fixture) {
     assert!(mtime >= before);
 }
 
-fn only_the_owner_sets_times(rig: &Fixture) {
-    let mount = rig.start();
+fn only_the_owner_sets_times(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "").unwrap();
     fs::set_permissions(mount.at("f"), Permissions::from_mode(0o666)).unwrap();
     let set = |last_access, last_modification| {
@@ -195,8 +195,8 @@ fn only_the_owner_sets_times(rig: &Fixture) {
     assert_eq!(now, Errno::ACCESS);
 }
 
-fn a_change_of_content_updates_the_times(rig: &Fixture) {
-    let mount = rig.start();
+fn a_change_of_content_updates_the_times(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "text").unwrap();
     let back = || {
         let times = Timestamps { last_access: time(1, 0), last_modification: time(1, 0) };
@@ -220,8 +220,8 @@ fn a_change_of_content_updates_the_times(rig: &Fixture) {
     assert_eq!(mtime(), 1);
 }
 
-fn a_change_of_a_name_updates_the_times(rig: &Fixture) {
-    let mount = rig.start();
+fn a_change_of_a_name_updates_the_times(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "").unwrap();
     let back = || {
@@ -244,8 +244,8 @@ fn a_change_of_a_name_updates_the_times(rig: &Fixture) {
     }
 }
 
-fn length_and_blocks_match_the_content(rig: &Fixture) {
-    let mount = rig.start();
+fn length_and_blocks_match_the_content(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     for (at, length) in [(0, 1), (5000, 5001), (300 * KIB, 300 * KIB + 1)] {
         file.write_all_at(b"x", at).unwrap();
@@ -259,8 +259,8 @@ fn length_and_blocks_match_the_content(rig: &Fixture) {
     assert_eq!(fs::metadata(mount.at("f")).unwrap().size(), 1 << 40);
 }
 
-fn access_follows_the_mode(rig: &Fixture) {
-    let mount = rig.start();
+fn access_follows_the_mode(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("d/f"), "text").unwrap();
     let chmod = |path: &str, mode| {
@@ -281,8 +281,8 @@ fn access_follows_the_mode(rig: &Fixture) {
     });
 }
 
-fn a_change_through_a_handle_is_a_change_of_the_file(rig: &Fixture) {
-    let mount = rig.start();
+fn a_change_through_a_handle_is_a_change_of_the_file(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     file.set_permissions(Permissions::from_mode(0o600)).unwrap();
     std::os::unix::fs::fchown(&file, Some(5), Some(6)).unwrap();

@@ -43,9 +43,9 @@ fn both_clients_agree_after_random_work_on_tikv_in_several_regions() {
     within(LIMIT, || work_together(&Fixture::split_tikv()));
 }
 
-fn work_together(rig: &Fixture) {
-    rig.format(&["--trash-days", "0"]);
-    let (ours, go) = (rig.mount(&[]), rig.mount_by(Client::Go, &[]));
+fn work_together(fixture: &Fixture) {
+    fixture.format(&["--trash-days", "0"]);
+    let (ours, go) = (fixture.mount(&[]), fixture.mount_by(Client::Go, &[]));
     let end = Instant::now() + WORK;
     fs::create_dir(ours.at("shared")).unwrap();
     thread::scope(|scope| {
@@ -63,7 +63,7 @@ fn work_together(rig: &Fixture) {
         }
     });
     drop((ours, go));
-    let (ours, go) = (rig.mount(&[]), rig.mount_by(Client::Go, &[]));
+    let (ours, go) = (fixture.mount(&[]), fixture.mount_by(Client::Go, &[]));
     let (seen, theirs) = (tree(&ours), tree(&go));
     assert!(seen.len() > 20, "hardly anything was made: {}", seen.len());
     for (path, found) in &seen {
@@ -71,7 +71,7 @@ fn work_together(rig: &Fixture) {
     }
     assert_eq!(seen.len(), theirs.len());
     drop((ours, go));
-    rig.check_blocks();
+    fixture.check_blocks();
 }
 
 /// Makes random changes in a tree that others change at the same time. The outcome is unknown, but

@@ -37,8 +37,8 @@ on_both! {
     the_largest_files_end_where_they_should,
 }
 
-fn written_data_is_read_across_blocks_and_chunks(rig: &Fixture) {
-    let mount = rig.start();
+fn written_data_is_read_across_blocks_and_chunks(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     let ranges = [(0, 100), (4 * MIB - 7, 14), (CHUNK - MIB, 2 * MIB), (2 * CHUNK - 1, 2)];
     for (seed, (at, len)) in (1..).zip(ranges) {
@@ -56,8 +56,8 @@ fn written_data_is_read_across_blocks_and_chunks(rig: &Fixture) {
     }
 }
 
-fn reads_see_writes_of_other_handles_at_once(rig: &Fixture) {
-    let mount = rig.start();
+fn reads_see_writes_of_other_handles_at_once(fixture: &Fixture) {
+    let mount = fixture.start();
     let (writer, reader) = (open(mount.at("f")), open(mount.at("f")));
     for turn in 0..50_u64 {
         writer.write_all_at(&bytes(turn, 10 * KIB), turn * 5 * KIB).unwrap();
@@ -65,8 +65,8 @@ fn reads_see_writes_of_other_handles_at_once(rig: &Fixture) {
     }
 }
 
-fn unwritten_data_reads_as_zeros(rig: &Fixture) {
-    let mount = rig.start();
+fn unwritten_data_reads_as_zeros(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     file.write_all_at(b"end", 10 * MIB).unwrap();
     assert_same(&read(&file, 0, 10 * MIB), &vec![0; usize::try_from(10 * MIB).unwrap()]);
@@ -75,8 +75,8 @@ fn unwritten_data_reads_as_zeros(rig: &Fixture) {
     assert_eq!(read(&file, CHUNK - 5, 10), [0; 10]);
 }
 
-fn a_file_that_grows_again_shows_zeros(rig: &Fixture) {
-    let mount = rig.start();
+fn a_file_that_grows_again_shows_zeros(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     file.write_all_at(&bytes(4, 5 * MIB), 0).unwrap();
     for cut in [4 * MIB + 3, MIB + 1, 10, 0] {
@@ -88,8 +88,8 @@ fn a_file_that_grows_again_shows_zeros(rig: &Fixture) {
     }
 }
 
-fn reads_end_at_the_end_of_the_file(rig: &Fixture) {
-    let mount = rig.start();
+fn reads_end_at_the_end_of_the_file(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "text").unwrap();
     let file = open(mount.at("f"));
     let mut buffer = [0; 10];
@@ -100,8 +100,8 @@ fn reads_end_at_the_end_of_the_file(rig: &Fixture) {
     assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 1);
 }
 
-fn a_shared_map_writes_the_file(rig: &Fixture) {
-    let mount = rig.start();
+fn a_shared_map_writes_the_file(fixture: &Fixture) {
+    let mount = fixture.start();
     let content = bytes(5, MIB + 100);
     fs::write(mount.at("f"), &content).unwrap();
     let file = open(mount.at("f"));
@@ -119,12 +119,12 @@ fn a_shared_map_writes_the_file(rig: &Fixture) {
     expected[5] = b'!';
     assert_same(&fs::read(mount.at("f")).unwrap(), &expected);
     drop(mount);
-    let again = rig.mount(&[]);
+    let again = fixture.mount(&[]);
     assert_same(&fs::read(again.at("f")).unwrap(), &expected);
 }
 
-fn a_shared_map_sees_writes(rig: &Fixture) {
-    let mount = rig.start();
+fn a_shared_map_sees_writes(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     file.set_len(3 * 4096).unwrap();
     let map = Mapped::shared(&file, 3 * 4096);
@@ -133,8 +133,8 @@ fn a_shared_map_sees_writes(rig: &Fixture) {
     assert_eq!(&map.bytes()[4096..4103], b"written");
 }
 
-fn a_private_map_writes_nothing(rig: &Fixture) {
-    let mount = rig.start();
+fn a_private_map_writes_nothing(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "original").unwrap();
     let file = File::open(mount.at("f")).unwrap();
     let mut map = Mapped::private(&file, 8);
@@ -144,8 +144,8 @@ fn a_private_map_writes_nothing(rig: &Fixture) {
     assert_eq!(fs::read(mount.at("f")).unwrap(), b"original");
 }
 
-fn allocating_grows_a_file_unless_keep_size_is_set(rig: &Fixture) {
-    let mount = rig.start();
+fn allocating_grows_a_file_unless_keep_size_is_set(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     file.write_all_at(b"text", 0).unwrap();
     fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 8 * MIB).unwrap();
@@ -160,8 +160,8 @@ fn allocating_grows_a_file_unless_keep_size_is_set(rig: &Fixture) {
     assert_eq!(refused(fallocate(&file, FallocateFlags::empty(), 0, 0)), Errno::INVAL);
 }
 
-fn holes_between_small_writes_are_found_to_the_byte(rig: &Fixture) {
-    let mount = rig.start();
+fn holes_between_small_writes_are_found_to_the_byte(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     file.set_len(MIB).unwrap();
     let mut expected = Vec::new();
@@ -191,8 +191,8 @@ fn holes_between_small_writes_are_found_to_the_byte(rig: &Fixture) {
     }
 }
 
-fn holes_can_be_punched(rig: &Fixture) {
-    let mount = rig.start();
+fn holes_can_be_punched(fixture: &Fixture) {
+    let mount = fixture.start();
     let (file, mut content) = filled(&mount);
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     for (at, len) in [(100, 50), (MIB, 5 * MIB), (9 * MIB - 10, 100)] {
@@ -205,8 +205,8 @@ fn holes_can_be_punched(rig: &Fixture) {
     assert_same(&fs::read(mount.at("f")).unwrap(), &content);
 }
 
-fn ranges_can_be_zeroed(rig: &Fixture) {
-    let mount = rig.start();
+fn ranges_can_be_zeroed(fixture: &Fixture) {
+    let mount = fixture.start();
     let (file, mut content) = filled(&mount);
     fallocate(&file, FallocateFlags::ZERO_RANGE, 10, 5 * MIB).unwrap();
     content[range(10, 10 + 5 * MIB)].fill(0);
@@ -221,8 +221,8 @@ fn ranges_can_be_zeroed(rig: &Fixture) {
     assert_same(&fs::read(mount.at("f")).unwrap(), &content);
 }
 
-fn other_modes_of_fallocate_are_refused(rig: &Fixture) {
-    let mount = rig.start();
+fn other_modes_of_fallocate_are_refused(fixture: &Fixture) {
+    let mount = fixture.start();
     let (file, content) = filled(&mount);
     for mode in [FallocateFlags::COLLAPSE_RANGE, FallocateFlags::INSERT_RANGE] {
         assert_eq!(refused(fallocate(&file, mode, 0, 4096)), Errno::OPNOTSUPP);
@@ -231,8 +231,8 @@ fn other_modes_of_fallocate_are_refused(rig: &Fixture) {
     assert_same(&fs::read(mount.at("f")).unwrap(), &content);
 }
 
-fn regression_seeking_finds_the_end_of_data(rig: &Fixture) {
-    let mount = rig.start();
+fn regression_seeking_finds_the_end_of_data(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     file.write_all_at(&bytes(6, MIB), 0).unwrap();
     file.write_all_at(&bytes(7, MIB), 2 * CHUNK).unwrap();
@@ -260,8 +260,8 @@ fn regression_seeking_finds_the_end_of_data(rig: &Fixture) {
     }
 }
 
-fn a_range_can_be_copied(rig: &Fixture) {
-    let mount = rig.start();
+fn a_range_can_be_copied(fixture: &Fixture) {
+    let mount = fixture.start();
     let (source, content) = filled(&mount);
     let target = open(mount.at("g"));
     let (mut from, mut to) = (100, 5);
@@ -281,8 +281,8 @@ fn a_range_can_be_copied(rig: &Fixture) {
     assert_eq!(copy_file_range(&source, Some(&mut past), &target, Some(&mut to), 10).unwrap(), 0);
 }
 
-fn a_range_can_be_copied_within_a_file(rig: &Fixture) {
-    let mount = rig.start();
+fn a_range_can_be_copied_within_a_file(fixture: &Fixture) {
+    let mount = fixture.start();
     let (file, content) = filled(&mount);
     let (mut from, mut to) = (0, 9 * MIB);
     let len = usize::try_from(MIB).unwrap();
@@ -293,9 +293,9 @@ fn a_range_can_be_copied_within_a_file(rig: &Fixture) {
     assert_eq!(refused(overlapping), Errno::INVAL);
 }
 
-fn concurrent_writes_are_not_lost(rig: &Fixture) {
+fn concurrent_writes_are_not_lost(fixture: &Fixture) {
     const PART: u64 = 100 * KIB + 3;
-    let mount = rig.start();
+    let mount = fixture.start();
     std::thread::scope(|scope| {
         for writer in 0..6_u64 {
             let mount = &mount;
@@ -311,14 +311,14 @@ fn concurrent_writes_are_not_lost(rig: &Fixture) {
     let expected: Vec<u8> = (0..60).flat_map(|place| bytes(place, PART)).collect();
     assert_same(&fs::read(mount.at("f")).unwrap(), &expected);
     drop(mount);
-    let again = rig.mount(&[]);
+    let again = fixture.mount(&[]);
     assert_same(&fs::read(again.at("f")).unwrap(), &expected);
     drop(again);
-    rig.check();
+    fixture.check();
 }
 
-fn vectored_io_and_syncs_work(rig: &Fixture) {
-    let mount = rig.start();
+fn vectored_io_and_syncs_work(fixture: &Fixture) {
+    let mount = fixture.start();
     let mut file = open(mount.at("f"));
     let parts = [std::io::IoSlice::new(b"one "), std::io::IoSlice::new(b"two")];
     assert_eq!(file.write_vectored(&parts).unwrap(), 7);
@@ -332,8 +332,8 @@ fn vectored_io_and_syncs_work(rig: &Fixture) {
     assert_eq!(text, "two");
 }
 
-fn the_largest_files_end_where_they_should(rig: &Fixture) {
-    let mount = rig.start();
+fn the_largest_files_end_where_they_should(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     let end = 1 << 45;
     file.write_all_at(b"far", end - 3).unwrap();

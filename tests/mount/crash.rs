@@ -21,23 +21,23 @@ on_both! {
     locks_and_files_of_a_killed_mount_are_released,
 }
 
-fn synced_data_survives_a_kill(rig: &Fixture) {
-    rig.format(&[]);
-    kill_while_writing(rig, &[]);
+fn synced_data_survives_a_kill(fixture: &Fixture) {
+    fixture.format(&[]);
+    kill_while_writing(fixture, &[]);
 }
 
-fn synced_data_survives_a_kill_with_writeback(rig: &Fixture) {
-    rig.format(&[]);
-    let cache = rig.folder().join("kept.cache");
+fn synced_data_survives_a_kill_with_writeback(fixture: &Fixture) {
+    fixture.format(&[]);
+    let cache = fixture.folder().join("kept.cache");
     let cache = cache.to_str().unwrap();
     // Nothing is uploaded before the kill: all data is on the disk of this host.
-    kill_while_writing(rig, &["--writeback", "--upload-delay", "1h", "--cache-dir", cache]);
+    kill_while_writing(fixture, &["--writeback", "--upload-delay", "1h", "--cache-dir", cache]);
 }
 
-fn kill_while_writing(rig: &Fixture, options: &[&str]) {
+fn kill_while_writing(fixture: &Fixture, options: &[&str]) {
     let mut synced = Vec::new();
     for round in 0..3_u64 {
-        let mount = rig.mount(options);
+        let mount = fixture.mount(options);
         check(&mount, &synced);
         let done = Mutex::new(Vec::new());
         thread::scope(|scope| {
@@ -80,7 +80,7 @@ fn kill_while_writing(rig: &Fixture, options: &[&str]) {
         assert!(!done.is_empty(), "nothing was synced before the kill");
         synced.extend(done);
     }
-    let mount = rig.mount(options);
+    let mount = fixture.mount(options);
     check(&mount, &synced);
     // Every file can be read, whatever it contains.
     for name in names(mount.path()) {
@@ -92,10 +92,10 @@ fn kill_while_writing(rig: &Fixture, options: &[&str]) {
     flush.args(["umount", "--flush", &point]);
     run(flush, PATIENCE).ok();
     mount.ended();
-    let other = rig.mount_by(Client::Go, &[]);
+    let other = fixture.mount_by(Client::Go, &[]);
     check(&other, &synced);
     drop(other);
-    rig.go.run("fsck", &[]).ok();
+    fixture.go.run("fsck", &[]).ok();
 }
 
 fn create(root: &File, name: &str) -> std::io::Result<File> {
@@ -112,9 +112,9 @@ fn check(mount: &Mounted, synced: &[u64]) {
     }
 }
 
-fn locks_and_files_of_a_killed_mount_are_released(rig: &Fixture) {
-    rig.format(&[]);
-    let dying = rig.mount(&["--heartbeat", "1"]);
+fn locks_and_files_of_a_killed_mount_are_released(fixture: &Fixture) {
+    fixture.format(&[]);
+    let dying = fixture.mount(&["--heartbeat", "1"]);
     let (flocked, ranged, removed) =
         (open(dying.at("flock")), open(dying.at("range")), open(dying.at("removed")));
     flocked.lock().unwrap();
@@ -122,13 +122,13 @@ fn locks_and_files_of_a_killed_mount_are_released(rig: &Fixture) {
     removed.write_all_at(&bytes(1, 100 * KIB), 0).unwrap();
     removed.sync_all().unwrap();
     fs::remove_file(dying.at("removed")).unwrap();
-    let sessions = || rig.go.status()["Sessions"].as_array().map_or(0, Vec::len);
+    let sessions = || fixture.go.status()["Sessions"].as_array().map_or(0, Vec::len);
     assert_eq!(sessions(), 1);
-    assert_eq!(rig.go.dump()["Sustained"].as_array().map_or(0, Vec::len), 1);
+    assert_eq!(fixture.go.dump()["Sustained"].as_array().map_or(0, Vec::len), 1);
     dying.kill();
     drop((flocked, ranged, removed));
     // The session stays, until another client finds that it stopped.
-    let mount = rig.mount_with_jobs(&["--heartbeat", "1"]);
+    let mount = fixture.mount_with_jobs(&["--heartbeat", "1"]);
     eventually("the old session is gone", || sessions() == 1);
     let file = open(mount.at("flock"));
     eventually("the flock is free", || file.try_lock().is_ok());
@@ -136,6 +136,6 @@ fn locks_and_files_of_a_killed_mount_are_released(rig: &Fixture) {
     process.says("locked");
     drop(process);
     eventually("the removed file is gone", || {
-        rig.go.dump()["Sustained"].as_array().map_or(0, Vec::len) == 0
+        fixture.go.dump()["Sustained"].as_array().map_or(0, Vec::len) == 0
     });
 }

@@ -21,24 +21,24 @@ const READERS: usize = 64;
 #[test]
 fn many_files_are_read_at_once_within_256_descriptors() {
     within(MOUNTED, || {
-        let rig = Fixture::redis();
+        let fixture = Fixture::redis();
         let server = S3Server::start();
         let bucket = server.bucket("bucket");
         let keys = ["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY];
         let place = ["volume", "--storage", "s3", "--bucket", &bucket];
-        rig.tool("format", &[&place[..], &keys, &["--trash-days", "0"]].concat()).ok();
-        let mount = rig.mount(&[]);
+        fixture.tool("format", &[&place[..], &keys, &["--trash-days", "0"]].concat()).ok();
+        let mount = fixture.mount(&[]);
         for file in 0..FILES {
             fs::write(mount.at(format!("f{file}")), bytes(file, 40 * KIB)).unwrap();
         }
         drop(mount);
 
-        let point = rig.folder().join("few");
+        let point = fixture.folder().join("few");
         let mut command = Command::new("prlimit");
         command.args(["--nofile=256:256", env!("CARGO_BIN_EXE_jfs-mount"), "mount", "--no-bgjob"]);
-        command.arg("--cache-dir").arg(rig.folder().join("few.cache"));
+        command.arg("--cache-dir").arg(fixture.folder().join("few.cache"));
         command.env("NO_COLOR", "1").env("AWS_EC2_METADATA_DISABLED", "true");
-        command.arg(rig.url()).arg(&point);
+        command.arg(fixture.url()).arg(&point);
         let mount = Mount::start(command, &point, &point.with_extension("log"));
         // From the bucket, and then from the cache files.
         for _ in 0..2 {

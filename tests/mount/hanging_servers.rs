@@ -25,8 +25,8 @@ on_both! {
     regression_handled_signals_interrupt_nothing,
 }
 
-fn a_signal_frees_a_reader_of_a_hanging_bucket(rig: &Fixture) {
-    let (server, mount, content) = with_a_cold_file(rig);
+fn a_signal_frees_a_reader_of_a_hanging_bucket(fixture: &Fixture) {
+    let (server, mount, content) = with_a_cold_file(fixture);
     server.hang(true);
     server.seen();
     for end in ENDS {
@@ -43,8 +43,8 @@ fn a_signal_frees_a_reader_of_a_hanging_bucket(rig: &Fixture) {
     assert_same(&fs::read(mount.at("f")).unwrap(), &content);
 }
 
-fn other_files_work_while_a_bucket_hangs(rig: &Fixture) {
-    let (server, mount, content) = with_a_cold_file(rig);
+fn other_files_work_while_a_bucket_hangs(fixture: &Fixture) {
+    let (server, mount, content) = with_a_cold_file(fixture);
     server.hang(true);
     let path = mount.at("f");
     let mut readers: Vec<Process> =
@@ -61,8 +61,8 @@ fn other_files_work_while_a_bucket_hangs(rig: &Fixture) {
 }
 
 /// Timers, children and the like: no program expects EINTR from mkdir(2).
-fn regression_handled_signals_interrupt_nothing(rig: &Fixture) {
-    let mount = rig.start();
+fn regression_handled_signals_interrupt_nothing(fixture: &Fixture) {
+    let mount = fixture.start();
     let point = mount.path().to_str().unwrap();
     // The shell waits in the system call of one process while its trap is due.
     let script = r#"
@@ -91,8 +91,8 @@ fn regression_handled_signals_interrupt_nothing(rig: &Fixture) {
 fn a_signal_frees_a_caller_of_a_hanging_redis() {
     within(MOUNTED, || {
         let redis = RedisServer::start();
-        let rig = Fixture::at(&redis.url(0));
-        let mount = rig.start();
+        let fixture = Fixture::at(&redis.url(0));
+        let mount = fixture.start();
         fs::create_dir(mount.at("d")).unwrap();
         fs::write(mount.at("d/f"), "text").unwrap();
         let server = redis.pid();
@@ -117,18 +117,18 @@ fn a_signal_frees_a_caller_of_a_hanging_redis() {
 }
 
 /// Creates a volume in a bucket on its own server, with a file `f` that no cache holds.
-fn with_a_cold_file(rig: &Fixture) -> (S3Server, Mounted, Vec<u8>) {
+fn with_a_cold_file(fixture: &Fixture) -> (S3Server, Mounted, Vec<u8>) {
     let server = S3Server::start();
     let bucket = server.bucket("bucket");
     let keys = ["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY];
     let place = ["volume", "--storage", "s3", "--bucket", &bucket];
-    rig.tool("format", &[&place[..], &keys, &["--trash-days", "0"]].concat()).ok();
+    fixture.tool("format", &[&place[..], &keys, &["--trash-days", "0"]].concat()).ok();
     let content = bytes(1, MIB);
-    let mount = rig.mount(&[]);
+    let mount = fixture.mount(&[]);
     fs::write(mount.at("f"), &content).unwrap();
     drop(mount);
     // With another cache.
-    let mount = rig.mount(&["--get-timeout", "600"]);
+    let mount = fixture.mount(&["--get-timeout", "600"]);
     assert_eq!(fs::metadata(mount.at("f")).unwrap().len(), MIB);
     (server, mount, content)
 }

@@ -41,7 +41,7 @@ fn begun(top: &Path) {
     eventually("the removal begins", || fs::read_dir(top).unwrap().count() < DIRS);
 }
 
-fn removed_for_good(rig: &Fixture, top: &Path) {
+fn removed_for_good(fixture: &Fixture, top: &Path) {
     let mut command = ours();
     command.arg("rmr").arg(top);
     run(command, PATIENCE).ok();
@@ -49,15 +49,15 @@ fn removed_for_good(rig: &Fixture, top: &Path) {
     assert_eq!(names(root), ["kept"]);
     assert_eq!(fs::metadata(root.join("kept")).unwrap().nlink(), 1);
     assert_eq!(fs::read(root.join("kept")).unwrap(), b"text");
-    assert!(!rig.go.status()["Sessions"].as_array().unwrap().is_empty());
+    assert!(!fixture.go.status()["Sessions"].as_array().unwrap().is_empty());
 }
 
-fn sessions(rig: &Fixture) -> usize {
-    rig.go.status()["Sessions"].as_array().map_or(0, Vec::len)
+fn sessions(fixture: &Fixture) -> usize {
+    fixture.go.status()["Sessions"].as_array().map_or(0, Vec::len)
 }
 
-fn ending_the_mount_stops_a_removal_cleanly(rig: &Fixture) {
-    let mount = rig.start();
+fn ending_the_mount_stops_a_removal_cleanly(fixture: &Fixture) {
+    let mount = fixture.start();
     let top = mount.at("top");
     make_tree(&top);
     let mut removal = remove(&top);
@@ -65,20 +65,20 @@ fn ending_the_mount_stops_a_removal_cleanly(rig: &Fixture) {
     mount.terminate();
     let ended = wait(&mut removal, PATIENCE).expect("the tool ends with the mount");
     assert!(!ended.success(), "it was not removed");
-    assert_eq!(sessions(rig), 0);
-    rig.go.fsck();
+    assert_eq!(sessions(fixture), 0);
+    fixture.go.fsck();
 
-    let mount = rig.mount(&[]);
+    let mount = fixture.mount(&[]);
     let top = mount.at("top");
     let left = fs::read_dir(&top).unwrap().count();
     assert!((1..DIRS).contains(&left), "{left} of {DIRS} are left");
-    removed_for_good(rig, &top);
+    removed_for_good(fixture, &top);
     mount.unmount();
-    rig.go.fsck();
+    fixture.go.fsck();
 }
 
-fn an_interrupted_removal_stops_and_can_be_repeated(rig: &Fixture) {
-    let mount = rig.start();
+fn an_interrupted_removal_stops_and_can_be_repeated(fixture: &Fixture) {
+    let mount = fixture.start();
     let top = mount.at("top");
     make_tree(&top);
     let mut removal = remove(&top);
@@ -96,7 +96,7 @@ fn an_interrupted_removal_stops_and_can_be_repeated(rig: &Fixture) {
     }));
     assert!((1..DIRS).contains(&last), "{last} of {DIRS} are left");
     fs::write(top.join("still"), "text").unwrap();
-    removed_for_good(rig, &top);
+    removed_for_good(fixture, &top);
     mount.unmount();
-    rig.go.fsck();
+    fixture.go.fsck();
 }

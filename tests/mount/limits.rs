@@ -23,9 +23,9 @@ on_both! {
     without_the_option_there_are_no_flags,
 }
 
-fn the_size_of_the_volume_is_its_capacity(rig: &Fixture) {
-    rig.format(&["--capacity", "1", "--inodes", "1000"]);
-    let mount = rig.mount(&[]);
+fn the_size_of_the_volume_is_its_capacity(fixture: &Fixture) {
+    fixture.format(&["--capacity", "1", "--inodes", "1000"]);
+    let mount = fixture.mount(&[]);
     let total = |path: &Path| {
         let found = statvfs(path).unwrap();
         (found.f_blocks * found.f_frsize, found.f_files)
@@ -45,9 +45,9 @@ fn the_size_of_the_volume_is_its_capacity(rig: &Fixture) {
     });
 }
 
-fn a_full_volume_refuses_data(rig: &Fixture) {
-    rig.format(&["--capacity", "1"]);
-    let mount = rig.mount(&[]);
+fn a_full_volume_refuses_data(fixture: &Fixture) {
+    fixture.format(&["--capacity", "1"]);
+    let mount = fixture.mount(&[]);
     // Allocated space counts as if it were written.
     let file = open(mount.at("f"));
     file.set_len((1 << 30) - MIB).unwrap();
@@ -64,9 +64,9 @@ fn a_full_volume_refuses_data(rig: &Fixture) {
     eventually("there is room again", || fs::write(mount.at("h"), &content).is_ok());
 }
 
-fn a_volume_refuses_files_beyond_its_limit(rig: &Fixture) {
-    rig.format(&["--inodes", "5"]);
-    let mount = rig.mount(&[]);
+fn a_volume_refuses_files_beyond_its_limit(fixture: &Fixture) {
+    fixture.format(&["--inodes", "5"]);
+    let mount = fixture.mount(&[]);
     let mut made = (0..20).map(|n| File::create(mount.at(format!("f{n}"))));
     let refusal = made.find_map(Result::err);
     assert_eq!(refused(refusal.map_or(Ok(()), Err)), Errno::NOSPC);
@@ -74,12 +74,12 @@ fn a_volume_refuses_files_beyond_its_limit(rig: &Fixture) {
     eventually("there is room again", || File::create(mount.at("again")).is_ok());
 }
 
-fn a_quota_is_the_size_of_its_directory(rig: &Fixture) {
-    rig.format(&[]);
-    let mount = rig.mount(&["--heartbeat", "1"]);
+fn a_quota_is_the_size_of_its_directory(fixture: &Fixture) {
+    fixture.format(&[]);
+    let mount = fixture.mount(&["--heartbeat", "1"]);
     fs::create_dir_all(mount.at("d/sub")).unwrap();
     let set = ["--path", "/d", "--capacity", "1", "--inodes", "10"];
-    rig.go.quota("set", &set).ok();
+    fixture.go.quota("set", &set).ok();
     // A client learns of it at a heartbeat.
     eventually("the quota holds", || {
         let found = statvfs(mount.at("d/sub")).unwrap();
@@ -96,16 +96,16 @@ fn a_quota_is_the_size_of_its_directory(rig: &Fixture) {
     assert_eq!(refused(grown), Errno::DQUOT);
 }
 
-fn without_a_capacity_the_size_is_huge(rig: &Fixture) {
-    let mount = rig.start();
+fn without_a_capacity_the_size_is_huge(fixture: &Fixture) {
+    let mount = fixture.start();
     let found = statvfs(mount.path()).unwrap();
     assert!(found.f_bavail * found.f_frsize >= 1 << 50);
     assert!(found.f_favail >= 10 << 20);
 }
 
-fn an_immutable_file_cannot_be_changed(rig: &Fixture) {
-    rig.format(&[]);
-    let mount = rig.mount(&["--enable-ioctl"]);
+fn an_immutable_file_cannot_be_changed(fixture: &Fixture) {
+    fixture.format(&[]);
+    let mount = fixture.mount(&["--enable-ioctl"]);
     fs::write(mount.at("f"), "text").unwrap();
     let file = File::open(mount.at("f")).unwrap();
     ioctl_setflags(&file, IFlags::IMMUTABLE).unwrap();
@@ -124,9 +124,9 @@ fn an_immutable_file_cannot_be_changed(rig: &Fixture) {
     fs::remove_file(mount.at("f")).unwrap();
 }
 
-fn an_append_only_file_only_grows(rig: &Fixture) {
-    rig.format(&[]);
-    let mount = rig.mount(&["--enable-ioctl"]);
+fn an_append_only_file_only_grows(fixture: &Fixture) {
+    fixture.format(&[]);
+    let mount = fixture.mount(&["--enable-ioctl"]);
     fs::write(mount.at("f"), "text").unwrap();
     let file = File::open(mount.at("f")).unwrap();
     ioctl_setflags(&file, IFlags::APPEND).unwrap();
@@ -141,8 +141,8 @@ fn an_append_only_file_only_grows(rig: &Fixture) {
     fs::remove_file(mount.at("f")).unwrap();
 }
 
-fn without_the_option_there_are_no_flags(rig: &Fixture) {
-    let mount = rig.start();
+fn without_the_option_there_are_no_flags(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "").unwrap();
     let file = File::open(mount.at("f")).unwrap();
     let refusal = refused(ioctl_setflags(&file, IFlags::IMMUTABLE));

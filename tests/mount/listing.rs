@@ -23,8 +23,8 @@ on_both! {
     a_listing_agrees_with_the_attributes,
 }
 
-fn ten_thousand_names_are_listed_once_each(rig: &Fixture) {
-    let mount = rig.start();
+fn ten_thousand_names_are_listed_once_each(fixture: &Fixture) {
+    let mount = fixture.start();
     fill(&mount, MANY);
     let found: Vec<String> = list(&File::open(mount.at("d")).unwrap(), 4096);
     assert_eq!(found.len(), MANY + 2);
@@ -32,12 +32,12 @@ fn ten_thousand_names_are_listed_once_each(rig: &Fixture) {
     assert_eq!(found.len(), MANY + 2, "a name is listed twice");
     assert!((0..MANY).all(|n| found.contains(&format!("f{n}"))));
     drop(mount);
-    let again = rig.mount(&[]);
+    let again = fixture.mount(&[]);
     assert_eq!(names(again.at("d")).len(), MANY);
 }
 
-fn existing_files_are_listed_once_while_others_come_and_go(rig: &Fixture) {
-    let mount = rig.start();
+fn existing_files_are_listed_once_while_others_come_and_go(fixture: &Fixture) {
+    let mount = fixture.start();
     fill(&mount, 3000);
     let dir = File::open(mount.at("d")).unwrap();
     let mut found = Vec::new();
@@ -68,8 +68,8 @@ fn existing_files_are_listed_once_while_others_come_and_go(rig: &Fixture) {
     assert_eq!(names(mount.at("d")).len(), 3000 - turns + turns);
 }
 
-fn a_listing_continues_where_it_stopped(rig: &Fixture) {
-    let mount = rig.start();
+fn a_listing_continues_where_it_stopped(fixture: &Fixture) {
+    let mount = fixture.start();
     fill(&mount, 1000);
     let dir = File::open(mount.at("d")).unwrap();
     let mut all = Vec::new();
@@ -90,8 +90,8 @@ fn a_listing_continues_where_it_stopped(rig: &Fixture) {
     }
 }
 
-fn rewinding_shows_new_entries(rig: &Fixture) {
-    let mount = rig.start();
+fn rewinding_shows_new_entries(fixture: &Fixture) {
+    let mount = fixture.start();
     fill(&mount, 10);
     let dir = File::open(mount.at("d")).unwrap();
     assert_eq!(list(&dir, 4096).len(), 12);
@@ -102,8 +102,8 @@ fn rewinding_shows_new_entries(rig: &Fixture) {
     assert!(found.contains(&"new".to_owned()) && !found.contains(&"f3".to_owned()), "{found:?}");
 }
 
-fn dots_and_kinds_are_listed(rig: &Fixture) {
-    let mount = rig.start();
+fn dots_and_kinds_are_listed(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir_all(mount.at("d/sub")).unwrap();
     fs::write(mount.at("d/f"), "").unwrap();
     std::os::unix::fs::symlink("x", mount.at("d/s")).unwrap();
@@ -130,8 +130,8 @@ fn dots_and_kinds_are_listed(rig: &Fixture) {
 }
 
 /// A listing with attributes fills the kernel's cache, so they must be correct.
-fn a_listing_agrees_with_the_attributes(rig: &Fixture) {
-    let mount = rig.start();
+fn a_listing_agrees_with_the_attributes(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir(mount.at("d")).unwrap();
     for n in 0..100 {
         fs::write(mount.at(format!("d/f{n}")), vec![0; n]).unwrap();

@@ -28,8 +28,8 @@ on_both! {
     locks_of_the_go_client_hold_here_and_ours_there,
 }
 
-fn flocks_exclude_each_other(rig: &Fixture) {
-    let mount = rig.start();
+fn flocks_exclude_each_other(fixture: &Fixture) {
+    let mount = fixture.start();
     let (one, two, three) = (open(mount.at("f")), open(mount.at("f")), open(mount.at("f")));
     one.lock_shared().unwrap();
     two.lock_shared().unwrap();
@@ -45,8 +45,8 @@ fn flocks_exclude_each_other(rig: &Fixture) {
     two.lock_shared().unwrap();
 }
 
-fn both_kinds_of_locks_are_independent(rig: &Fixture) {
-    let mount = rig.start();
+fn both_kinds_of_locks_are_independent(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     file.lock().unwrap();
     let mut other = Process::locking(&mount.at("f"), Kind::Write, 0, 0);
@@ -59,8 +59,8 @@ fn both_kinds_of_locks_are_independent(rig: &Fixture) {
     assert!(flock_of_another(&mount.at("f")));
 }
 
-fn ranges_exclude_only_where_they_overlap(rig: &Fixture) {
-    let mount = rig.start();
+fn ranges_exclude_only_where_they_overlap(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     let mut other = Process::locking(&mount.at("f"), Kind::Write, 100, 50);
     other.says("locked");
@@ -72,8 +72,8 @@ fn ranges_exclude_only_where_they_overlap(rig: &Fixture) {
     eventually("the range is free", || posix(&file, Kind::Write, 0, 0).is_ok());
 }
 
-fn a_range_can_be_freed_in_the_middle(rig: &Fixture) {
-    let mount = rig.start();
+fn a_range_can_be_freed_in_the_middle(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     posix(&file, Kind::Write, 0, 100).unwrap();
     posix(&file, Kind::Unlock, 40, 20).unwrap();
@@ -88,8 +88,8 @@ fn a_range_can_be_freed_in_the_middle(rig: &Fixture) {
     right.says("locked");
 }
 
-fn the_conflicting_lock_is_reported(rig: &Fixture) {
-    let mount = rig.start();
+fn the_conflicting_lock_is_reported(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     assert_eq!(in_the_way(&file, Kind::Write), None);
     let mut other = Process::locking(&mount.at("f"), Kind::Read, 10, 5);
@@ -99,8 +99,8 @@ fn the_conflicting_lock_is_reported(rig: &Fixture) {
     assert_eq!(in_the_way(&file, Kind::Write), Some((pid, 10, 5)));
 }
 
-fn locks_of_an_open_file_are_its_own(rig: &Fixture) {
-    let mount = rig.start();
+fn locks_of_an_open_file_are_its_own(fixture: &Fixture) {
+    let mount = fixture.start();
     let (one, two) = (open(mount.at("f")), open(mount.at("f")));
     of_file(&one, Kind::Write, 0, 10).unwrap();
     assert_eq!(of_file(&two, Kind::Write, 5, 10), Err(Errno::EAGAIN));
@@ -112,8 +112,8 @@ fn locks_of_an_open_file_are_its_own(rig: &Fixture) {
     eventually("the range is free", || of_file(&two, Kind::Write, 0, 10).is_ok());
 }
 
-fn closing_releases_locks(rig: &Fixture) {
-    let mount = rig.start();
+fn closing_releases_locks(fixture: &Fixture) {
+    let mount = fixture.start();
     let (one, two) = (open(mount.at("f")), open(mount.at("f")));
     one.lock().unwrap();
     posix(&one, Kind::Write, 0, 0).unwrap();
@@ -123,14 +123,14 @@ fn closing_releases_locks(rig: &Fixture) {
     other.says("locked");
 }
 
-fn a_lock_is_free_right_after_a_close(rig: &Fixture) {
-    let mount = rig.start();
+fn a_lock_is_free_right_after_a_close(fixture: &Fixture) {
+    let mount = fixture.start();
     drop(open(mount.at("f")));
     Process::relocking(&mount.at("f")).says("free");
 }
 
-fn the_end_of_a_process_releases_its_locks(rig: &Fixture) {
-    let mount = rig.start();
+fn the_end_of_a_process_releases_its_locks(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     let mut ranges = Process::locking(&mount.at("f"), Kind::Write, 0, 0);
     ranges.says("locked");
@@ -147,8 +147,8 @@ fn the_end_of_a_process_releases_its_locks(rig: &Fixture) {
     eventually("the range is free", || posix(&file, Kind::Write, 0, 0).is_ok());
 }
 
-fn a_signal_ends_the_wait_for_a_flock(rig: &Fixture) {
-    let mount = rig.start();
+fn a_signal_ends_the_wait_for_a_flock(fixture: &Fixture) {
+    let mount = fixture.start();
     let holder = open(mount.at("f"));
     holder.lock().unwrap();
     let path = mount.at("f");
@@ -163,8 +163,8 @@ fn a_signal_ends_the_wait_for_a_flock(rig: &Fixture) {
     assert!(flock_of_another(&path));
 }
 
-fn a_signal_ends_the_wait_for_a_range(rig: &Fixture) {
-    let mount = rig.start();
+fn a_signal_ends_the_wait_for_a_range(fixture: &Fixture) {
+    let mount = fixture.start();
     let holder = open(mount.at("f"));
     posix(&holder, Kind::Write, 0, 0).unwrap();
     for which in [Signal::SIGTERM, Signal::SIGKILL] {
@@ -179,8 +179,8 @@ fn a_signal_ends_the_wait_for_a_range(rig: &Fixture) {
     other.says("locked");
 }
 
-fn a_waiter_gets_the_lock_when_it_is_released(rig: &Fixture) {
-    let mount = rig.start();
+fn a_waiter_gets_the_lock_when_it_is_released(fixture: &Fixture) {
+    let mount = fixture.start();
     let holder = open(mount.at("f"));
     posix(&holder, Kind::Write, 0, 0).unwrap();
     let mut waiter = Process::locking(&mount.at("f"), Kind::Write, 0, 0);
@@ -196,18 +196,18 @@ fn a_waiter_gets_the_lock_when_it_is_released(rig: &Fixture) {
     waiter.says("mine");
 }
 
-fn locks_hold_across_two_of_our_mounts(rig: &Fixture) {
-    rig.format(&[]);
-    hold_across(rig, Client::tested(), Client::tested());
+fn locks_hold_across_two_of_our_mounts(fixture: &Fixture) {
+    fixture.format(&[]);
+    hold_across(fixture, Client::tested(), Client::tested());
 }
 
-fn locks_of_the_go_client_hold_here_and_ours_there(rig: &Fixture) {
-    rig.format(&[]);
-    hold_across(rig, Client::tested(), Client::Go);
+fn locks_of_the_go_client_hold_here_and_ours_there(fixture: &Fixture) {
+    fixture.format(&[]);
+    hold_across(fixture, Client::tested(), Client::Go);
 }
 
-fn hold_across(rig: &Fixture, one: Client, two: Client) {
-    let (one, two) = (rig.mount_by(one, &[]), rig.mount_by(two, &[]));
+fn hold_across(fixture: &Fixture, one: Client, two: Client) {
+    let (one, two) = (fixture.mount_by(one, &[]), fixture.mount_by(two, &[]));
     for (here, there) in [(&one, &two), (&two, &one)] {
         let (ours, theirs) = (open(here.at("f")), open(there.at("f")));
         ours.lock().unwrap();

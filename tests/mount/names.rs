@@ -32,8 +32,8 @@ on_both! {
     dot_and_dot_dot_resolve_correctly,
 }
 
-fn created_files_are_found_and_removed_ones_are_not(rig: &Fixture) {
-    let mount = rig.start();
+fn created_files_are_found_and_removed_ones_are_not(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("d/f"), "text").unwrap();
     assert_eq!(refused(fs::create_dir(mount.at("d"))), Errno::EXIST);
@@ -48,9 +48,9 @@ fn created_files_are_found_and_removed_ones_are_not(rig: &Fixture) {
     assert_eq!(refused(fs::metadata(mount.at("d"))), Errno::NOENT);
 }
 
-fn names_are_bytes_of_up_to_255(rig: &Fixture) {
+fn names_are_bytes_of_up_to_255(fixture: &Fixture) {
     use std::os::unix::ffi::OsStrExt;
-    let mount = rig.start();
+    let mount = fixture.start();
     let long = "n".repeat(255);
     fs::write(mount.at(&long), "x").unwrap();
     assert_eq!(fs::read(mount.at(&long)).unwrap(), b"x");
@@ -63,8 +63,8 @@ fn names_are_bytes_of_up_to_255(rig: &Fixture) {
     assert_eq!(fs::read(mount.at("\u{e9}")).unwrap(), b"y");
 }
 
-fn a_directory_counts_its_subdirectories(rig: &Fixture) {
-    let mount = rig.start();
+fn a_directory_counts_its_subdirectories(fixture: &Fixture) {
+    let mount = fixture.start();
     let links = |path: &str| fs::metadata(mount.at(path)).unwrap().nlink();
     fs::create_dir_all(mount.at("d/one")).unwrap();
     fs::create_dir(mount.at("d/two")).unwrap();
@@ -77,16 +77,16 @@ fn a_directory_counts_its_subdirectories(rig: &Fixture) {
     assert_eq!((links("d"), links("e")), (3, 2));
 }
 
-fn a_full_directory_cannot_be_removed(rig: &Fixture) {
-    let mount = rig.start();
+fn a_full_directory_cannot_be_removed(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir_all(mount.at("d/sub")).unwrap();
     assert_eq!(refused(fs::remove_dir(mount.at("d"))), Errno::NOTEMPTY);
     fs::remove_dir(mount.at("d/sub")).unwrap();
     fs::remove_dir(mount.at("d")).unwrap();
 }
 
-fn unlink_and_rmdir_check_the_type(rig: &Fixture) {
-    let mount = rig.start();
+fn unlink_and_rmdir_check_the_type(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "").unwrap();
     assert_eq!(refused(fs::remove_file(mount.at("d"))), Errno::ISDIR);
@@ -94,8 +94,8 @@ fn unlink_and_rmdir_check_the_type(rig: &Fixture) {
     assert_eq!(refused(rustix::fs::rmdir(mount.at("d/."))), Errno::INVAL);
 }
 
-fn symlinks_keep_their_target(rig: &Fixture) {
-    let mount = rig.start();
+fn symlinks_keep_their_target(fixture: &Fixture) {
+    let mount = fixture.start();
     let long = "t/".repeat(2047);
     for (name, target) in [("short", "f"), ("dangling", "no/such"), ("long", long.as_str())] {
         symlink(target, mount.at(name)).unwrap();
@@ -109,8 +109,8 @@ fn symlinks_keep_their_target(rig: &Fixture) {
     assert_eq!(refused(fs::read(mount.at("loop"))), Errno::LOOP);
 }
 
-fn a_link_is_the_same_file(rig: &Fixture) {
-    let mount = rig.start();
+fn a_link_is_the_same_file(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "one").unwrap();
     fs::hard_link(mount.at("f"), mount.at("d/g")).unwrap();
@@ -127,8 +127,8 @@ fn a_link_is_the_same_file(rig: &Fixture) {
     assert!(fs::symlink_metadata(mount.at("t")).unwrap().is_symlink());
 }
 
-fn special_files_keep_kind_and_device(rig: &Fixture) {
-    let mount = rig.start();
+fn special_files_keep_kind_and_device(fixture: &Fixture) {
+    let mount = fixture.start();
     let mode = Mode::from_raw_mode(0o640);
     let device = rustix::fs::makedev(300, 70000);
     let make = |name: &str, kind, device| mknodat(CWD, mount.at(name), kind, mode, device).unwrap();
@@ -154,8 +154,8 @@ fn special_files_keep_kind_and_device(rig: &Fixture) {
     );
 }
 
-fn a_rename_replaces_files(rig: &Fixture) {
-    let mount = rig.start();
+fn a_rename_replaces_files(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "new").unwrap();
     fs::write(mount.at("d/g"), "old").unwrap();
@@ -167,8 +167,8 @@ fn a_rename_replaces_files(rig: &Fixture) {
     assert_eq!(refused(fs::rename(mount.at("f"), mount.at("h"))), Errno::NOENT);
 }
 
-fn a_rename_replaces_only_empty_directories(rig: &Fixture) {
-    let mount = rig.start();
+fn a_rename_replaces_only_empty_directories(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir_all(mount.at("from/sub")).unwrap();
     fs::create_dir_all(mount.at("full/sub")).unwrap();
     fs::create_dir(mount.at("empty")).unwrap();
@@ -182,8 +182,8 @@ fn a_rename_replaces_only_empty_directories(rig: &Fixture) {
     assert_eq!(names(mount.path()), ["empty", "f", "full"]);
 }
 
-fn a_rename_of_a_file_to_itself_does_nothing(rig: &Fixture) {
-    let mount = rig.start();
+fn a_rename_of_a_file_to_itself_does_nothing(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "text").unwrap();
     fs::hard_link(mount.at("f"), mount.at("g")).unwrap();
     fs::rename(mount.at("f"), mount.at("f")).unwrap();
@@ -192,16 +192,16 @@ fn a_rename_of_a_file_to_itself_does_nothing(rig: &Fixture) {
     assert_eq!(names(mount.path()), ["f", "g"]);
 }
 
-fn a_directory_cannot_move_below_itself(rig: &Fixture) {
-    let mount = rig.start();
+fn a_directory_cannot_move_below_itself(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir_all(mount.at("d/e/f")).unwrap();
     let refused = refused(fs::rename(mount.at("d"), mount.at("d/e/f/d")));
     assert_eq!(refused, Errno::INVAL);
     assert_eq!(names(mount.at("d/e")), ["f"]);
 }
 
-fn rename_noreplace_needs_a_free_name(rig: &Fixture) {
-    let mount = rig.start();
+fn rename_noreplace_needs_a_free_name(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "f").unwrap();
     fs::write(mount.at("g"), "g").unwrap();
     let rename = |from: &str, to: &str| {
@@ -212,8 +212,8 @@ fn rename_noreplace_needs_a_free_name(rig: &Fixture) {
     assert_eq!(names(mount.path()), ["g", "h"]);
 }
 
-fn two_names_can_be_exchanged(rig: &Fixture) {
-    let mount = rig.start();
+fn two_names_can_be_exchanged(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir_all(mount.at("d/sub")).unwrap();
     fs::create_dir(mount.at("e")).unwrap();
     fs::write(mount.at("e/f"), "text").unwrap();
@@ -228,16 +228,16 @@ fn two_names_can_be_exchanged(rig: &Fixture) {
     assert_eq!(refused(exchange("d/sub", "none")), Errno::NOENT);
 }
 
-fn rename_with_a_whiteout_is_refused(rig: &Fixture) {
-    let mount = rig.start();
+fn rename_with_a_whiteout_is_refused(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "text").unwrap();
     let rename = renameat_with(CWD, mount.at("f"), CWD, mount.at("g"), RenameFlags::WHITEOUT);
     assert_eq!(refused(rename), Errno::OPNOTSUPP);
     assert_eq!(names(mount.path()), ["f"]);
 }
 
-fn a_sticky_directory_protects_its_files(rig: &Fixture) {
-    let mount = rig.start();
+fn a_sticky_directory_protects_its_files(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir(mount.at("d")).unwrap();
     rustix::fs::chmod(mount.at("d"), Mode::from_raw_mode(0o1777)).unwrap();
     as_user(SOMEBODY, || fs::write(mount.at("d/theirs"), "").unwrap());
@@ -249,8 +249,8 @@ fn a_sticky_directory_protects_its_files(rig: &Fixture) {
     as_user(SOMEBODY, || fs::remove_file(mount.at("d/theirs")).unwrap());
 }
 
-fn a_setgid_directory_passes_on_its_group(rig: &Fixture) {
-    let mount = rig.start();
+fn a_setgid_directory_passes_on_its_group(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir(mount.at("d")).unwrap();
     std::os::unix::fs::chown(mount.at("d"), Some(0), Some(77)).unwrap();
     rustix::fs::chmod(mount.at("d"), Mode::from_raw_mode(0o2777)).unwrap();
@@ -265,8 +265,8 @@ fn a_setgid_directory_passes_on_its_group(rig: &Fixture) {
     assert_eq!(dir.mode() & 0o2000, 0o2000);
 }
 
-fn the_umask_of_the_process_applies(rig: &Fixture) {
-    let mount = rig.start();
+fn the_umask_of_the_process_applies(fixture: &Fixture) {
+    let mount = fixture.start();
     // In its own process: the umask is that of all threads.
     let script = "umask 027; cd \"$1\"; mkdir d; : >f; mkfifo p";
     let mut command = std::process::Command::new("sh");
@@ -276,13 +276,13 @@ fn the_umask_of_the_process_applies(rig: &Fixture) {
     assert_eq!((mode("d"), mode("f"), mode("p")), (0o750, 0o640, 0o640));
 }
 
-fn dot_and_dot_dot_resolve_correctly(rig: &Fixture) {
-    let mount = rig.start();
+fn dot_and_dot_dot_resolve_correctly(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir_all(mount.at("d/e")).unwrap();
     let ino = |path: &str| fs::metadata(mount.at(path)).unwrap().ino();
     assert_eq!(ino("d/e/.."), ino("d"));
     assert_eq!(ino("d/e/../.."), 1);
-    let outside = fs::metadata(rig.folder()).unwrap().ino();
+    let outside = fs::metadata(fixture.folder()).unwrap().ino();
     assert_eq!(ino(".."), outside);
     let within = open(mount.at("d/e/../f"));
     drop(within);

@@ -31,8 +31,8 @@ on_both! {
     many_files_are_open_at_once,
 }
 
-fn appending_writes_at_the_current_end(rig: &Fixture) {
-    let mount = rig.start();
+fn appending_writes_at_the_current_end(fixture: &Fixture) {
+    let mount = fixture.start();
     let mut one = OpenOptions::new().append(true).create(true).open(mount.at("f")).unwrap();
     let mut two = OpenOptions::new().append(true).open(mount.at("f")).unwrap();
     for _ in 0..3 {
@@ -45,8 +45,8 @@ fn appending_writes_at_the_current_end(rig: &Fixture) {
     assert_eq!(fs::read(mount.at("f")).unwrap(), b"one end");
 }
 
-fn truncating_empties_the_file(rig: &Fixture) {
-    let mount = rig.start();
+fn truncating_empties_the_file(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), bytes(1, 9 * MIB)).unwrap();
     drop(File::create(mount.at("f")).unwrap());
     assert_eq!(fs::metadata(mount.at("f")).unwrap().size(), 0);
@@ -56,8 +56,8 @@ fn truncating_empties_the_file(rig: &Fixture) {
     assert_same(&fs::read(mount.at("f")).unwrap(), &vec![0; usize::try_from(9 * MIB).unwrap()]);
 }
 
-fn exclusive_creation_has_one_winner(rig: &Fixture) {
-    let mount = rig.start();
+fn exclusive_creation_has_one_winner(fixture: &Fixture) {
+    let mount = fixture.start();
     let tries = std::thread::scope(|scope| {
         let tries: Vec<_> =
             (0..8).map(|_| scope.spawn(|| File::create_new(mount.at("f")).is_ok())).collect();
@@ -66,8 +66,8 @@ fn exclusive_creation_has_one_winner(rig: &Fixture) {
     assert_eq!(tries, 1);
 }
 
-fn o_nofollow_refuses_a_symlink(rig: &Fixture) {
-    let mount = rig.start();
+fn o_nofollow_refuses_a_symlink(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "text").unwrap();
     symlink("f", mount.at("s")).unwrap();
     let open = |flags: OFlags| rustix::fs::open(mount.at("s"), flags, Mode::empty());
@@ -75,8 +75,8 @@ fn o_nofollow_refuses_a_symlink(rig: &Fixture) {
     assert_eq!(refused(open(OFlags::RDONLY | OFlags::NOFOLLOW)), Errno::LOOP);
 }
 
-fn opening_a_file_as_a_directory_is_refused(rig: &Fixture) {
-    let mount = rig.start();
+fn opening_a_file_as_a_directory_is_refused(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "").unwrap();
     let open = |name: &str, flags| rustix::fs::open(mount.at(name), flags, Mode::empty());
@@ -85,8 +85,8 @@ fn opening_a_file_as_a_directory_is_refused(rig: &Fixture) {
     assert_eq!(refused(fs::read(mount.at("d"))), Errno::ISDIR);
 }
 
-fn a_nameless_file_has_no_name_until_it_gets_one(rig: &Fixture) {
-    let mount = rig.start();
+fn a_nameless_file_has_no_name_until_it_gets_one(fixture: &Fixture) {
+    let mount = fixture.start();
     let flags = OFlags::TMPFILE | OFlags::RDWR;
     let file = rustix::fs::open(mount.path(), flags, Mode::from_raw_mode(0o640)).unwrap();
     let file = File::from(file);
@@ -101,9 +101,9 @@ fn a_nameless_file_has_no_name_until_it_gets_one(rig: &Fixture) {
     assert_eq!(names(mount.path()), [""; 0]);
 }
 
-fn a_nameless_file_that_gets_a_name_stays(rig: &Fixture) {
-    rig.format(&["--trash-days", "0"]);
-    let mount = rig.mount(&[]);
+fn a_nameless_file_that_gets_a_name_stays(fixture: &Fixture) {
+    fixture.format(&["--trash-days", "0"]);
+    let mount = fixture.mount(&[]);
     fs::create_dir(mount.at("d")).unwrap();
     for (n, empty_path) in [(0, false), (1, true)] {
         let flags = OFlags::TMPFILE | OFlags::RDWR;
@@ -125,17 +125,17 @@ fn a_nameless_file_that_gets_a_name_stays(rig: &Fixture) {
     let ino = fs::metadata(mount.at("d/f0")).unwrap().ino();
     // Cleaning up after the session does not take it for a removed file.
     mount.unmount();
-    let mount = rig.mount_by(Client::Go, &[]);
+    let mount = fixture.mount_by(Client::Go, &[]);
     assert_eq!(names(mount.at("d")), ["f0", "f1"]);
     assert_eq!(fs::read(mount.at("d/f0")).unwrap(), b"before and after");
     assert_eq!(fs::metadata(mount.at("d/f0")).unwrap().ino(), ino);
     mount.unmount();
-    rig.check();
+    fixture.check();
 }
 
-fn a_removed_directory_stays_usable_while_open(rig: &Fixture) {
-    rig.format(&["--trash-days", "0"]);
-    let mount = rig.mount(&["--attr-cache", "0"]);
+fn a_removed_directory_stays_usable_while_open(fixture: &Fixture) {
+    fixture.format(&["--trash-days", "0"]);
+    let mount = fixture.mount(&["--attr-cache", "0"]);
     fs::create_dir(mount.at("d")).unwrap();
     let dir = File::open(mount.at("d")).unwrap();
     let ino = dir.metadata().unwrap().ino();
@@ -145,8 +145,8 @@ fn a_removed_directory_stays_usable_while_open(rig: &Fixture) {
     assert_eq!(refused(fs::metadata(mount.at("d"))), Errno::NOENT);
 }
 
-fn direct_reads_and_writes_are_exact(rig: &Fixture) {
-    let mount = rig.start();
+fn direct_reads_and_writes_are_exact(fixture: &Fixture) {
+    let mount = fixture.start();
     let content = bytes(2, 5 * MIB + 512);
     let direct = |write: bool| {
         OpenOptions::new()
@@ -175,8 +175,8 @@ fn direct_reads_and_writes_are_exact(rig: &Fixture) {
     assert_eq!(seen, [7; 4096]);
 }
 
-fn a_read_only_handle_cannot_write(rig: &Fixture) {
-    let mount = rig.start();
+fn a_read_only_handle_cannot_write(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "text").unwrap();
     let file = File::open(mount.at("f")).unwrap();
     assert_eq!(refused(file.write_at(b"x", 0)), Errno::BADF);
@@ -185,8 +185,8 @@ fn a_read_only_handle_cannot_write(rig: &Fixture) {
     assert_eq!(refused(file.read_at(&mut [0], 0)), Errno::BADF);
 }
 
-fn a_new_file_can_be_written_whatever_its_mode(rig: &Fixture) {
-    let mount = rig.start();
+fn a_new_file_can_be_written_whatever_its_mode(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::set_permissions(mount.at("d"), Permissions::from_mode(0o777)).unwrap();
     as_user(SOMEBODY, || {
@@ -200,8 +200,8 @@ fn a_new_file_can_be_written_whatever_its_mode(rig: &Fixture) {
     assert_eq!(fs::read(mount.at("d/f")).unwrap(), b"text");
 }
 
-fn a_removed_file_stays_while_it_is_open(rig: &Fixture) {
-    let mount = rig.start();
+fn a_removed_file_stays_while_it_is_open(fixture: &Fixture) {
+    let mount = fixture.start();
     let content = bytes(3, 6 * MIB);
     let file = open(mount.at("f"));
     file.write_all_at(&content, 0).unwrap();
@@ -226,12 +226,12 @@ fn a_removed_file_stays_while_it_is_open(rig: &Fixture) {
     assert_eq!(fs::read(mount.at("f")).unwrap(), b"new");
     drop(mount);
     // Nothing of it is left, neither as a file nor as objects.
-    rig.check();
-    assert_eq!(rig.go.dump()["Sustained"].as_array().map_or(0, Vec::len), 0);
+    fixture.check();
+    assert_eq!(fixture.go.dump()["Sustained"].as_array().map_or(0, Vec::len), 0);
 }
 
-fn a_replaced_file_stays_while_it_is_open(rig: &Fixture) {
-    let mount = rig.start();
+fn a_replaced_file_stays_while_it_is_open(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("old"), "old").unwrap();
     fs::write(mount.at("new"), "new").unwrap();
     let mut file = File::open(mount.at("old")).unwrap();
@@ -243,8 +243,8 @@ fn a_replaced_file_stays_while_it_is_open(rig: &Fixture) {
     assert_eq!(fs::read(mount.at("old")).unwrap(), b"new");
 }
 
-fn nothing_can_be_created_in_a_removed_directory(rig: &Fixture) {
-    let mount = rig.start();
+fn nothing_can_be_created_in_a_removed_directory(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir(mount.at("d")).unwrap();
     let dir = File::open(mount.at("d")).unwrap();
     fs::remove_dir(mount.at("d")).unwrap();
@@ -252,8 +252,8 @@ fn nothing_can_be_created_in_a_removed_directory(rig: &Fixture) {
     assert_eq!(refused(inside), Errno::NOENT);
 }
 
-fn a_removed_file_cannot_be_linked(rig: &Fixture) {
-    let mount = rig.start();
+fn a_removed_file_cannot_be_linked(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     fs::remove_file(mount.at("f")).unwrap();
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -261,8 +261,8 @@ fn a_removed_file_cannot_be_linked(rig: &Fixture) {
     assert_eq!(refused(link), Errno::NOENT);
 }
 
-fn many_files_are_open_at_once(rig: &Fixture) {
-    let mount = rig.start();
+fn many_files_are_open_at_once(fixture: &Fixture) {
+    let mount = fixture.start();
     let files: Vec<File> = (0..500).map(|n| open(mount.at(format!("f{n}")))).collect();
     for (n, file) in files.iter().enumerate() {
         file.write_all_at(n.to_string().as_bytes(), 0).unwrap();

@@ -29,13 +29,13 @@ on_both! {
     attribute_caching_can_be_disabled,
 }
 
-fn a_read_only_mount_refuses_every_change(rig: &Fixture) {
-    let mount = rig.start();
+fn a_read_only_mount_refuses_every_change(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "text").unwrap();
     drop(mount);
     for option in [&["--read-only"][..], &["-o", "ro"]] {
-        let mount = rig.mount(option);
+        let mount = fixture.mount(option);
         assert_eq!(fs::read(mount.at("f")).unwrap(), b"text");
         assert_eq!(names(mount.path()), ["d", "f"]);
         assert_eq!(refused(fs::write(mount.at("f"), "")), Errno::ROFS);
@@ -48,12 +48,12 @@ fn a_read_only_mount_refuses_every_change(rig: &Fixture) {
     }
 }
 
-fn a_sub_directory_can_be_mounted(rig: &Fixture) {
-    let mount = rig.start();
+fn a_sub_directory_can_be_mounted(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir_all(mount.at("a/b/c")).unwrap();
     fs::write(mount.at("a/b/f"), "text").unwrap();
     fs::write(mount.at("outside"), "").unwrap();
-    let sub = rig.mount(&["--subdir", "/a/b"]);
+    let sub = fixture.mount(&["--subdir", "/a/b"]);
     assert_eq!(names(sub.path()), ["c", "f"]);
     assert_eq!(fs::metadata(sub.path()).unwrap().ino(), 1);
     assert_eq!(fs::read(sub.at("f")).unwrap(), b"text");
@@ -64,13 +64,13 @@ fn a_sub_directory_can_be_mounted(rig: &Fixture) {
     assert_eq!(fs::metadata(sub.at("c/..")).unwrap().ino(), 1);
 }
 
-fn root_can_be_squashed(rig: &Fixture) {
-    let mount = rig.start();
+fn root_can_be_squashed(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::set_permissions(mount.path(), Permissions::from_mode(0o777)).unwrap();
     fs::write(mount.at("secret"), "").unwrap();
     fs::set_permissions(mount.at("secret"), Permissions::from_mode(0o600)).unwrap();
     drop(mount);
-    let mount = rig.mount(&["--root-squash", "4001:4002"]);
+    let mount = fixture.mount(&["--root-squash", "4001:4002"]);
     fs::write(mount.at("f"), "").unwrap();
     as_user(SOMEBODY, || fs::write(mount.at("g"), "").unwrap());
     let owner = |name: &str| {
@@ -84,33 +84,33 @@ fn root_can_be_squashed(rig: &Fixture) {
     assert!([Errno::PERM, Errno::ACCESS].contains(&given), "{given}");
 }
 
-fn everybody_can_be_squashed(rig: &Fixture) {
-    let mount = rig.start();
+fn everybody_can_be_squashed(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::set_permissions(mount.path(), Permissions::from_mode(0o777)).unwrap();
     drop(mount);
-    let mount = rig.mount(&["--all-squash", "4001:4002"]);
+    let mount = fixture.mount(&["--all-squash", "4001:4002"]);
     fs::write(mount.at("f"), "").unwrap();
     as_user(SOMEBODY, || fs::create_dir(mount.at("d")).unwrap());
     // Through this mount everything seems to be owned by the caller, so read the owner another way.
-    let other = rig.mount(&[]);
+    let other = fixture.mount(&[]);
     for name in ["f", "d"] {
         let found = fs::metadata(other.at(name)).unwrap();
         assert_eq!((found.uid(), found.gid()), (4001, 4002), "{name}");
     }
 }
 
-fn a_umask_replaces_that_of_the_caller(rig: &Fixture) {
-    rig.format(&[]);
-    let mount = rig.mount(&["--umask", "077"]);
+fn a_umask_replaces_that_of_the_caller(fixture: &Fixture) {
+    fixture.format(&[]);
+    let mount = fixture.mount(&["--umask", "077"]);
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("f"), "").unwrap();
     let mode = |name: &str| fs::metadata(mount.at(name)).unwrap().mode() & 0o7777;
     assert_eq!((mode("d"), mode("f")), (0o700, 0o600));
 }
 
-fn removed_files_are_in_the_trash(rig: &Fixture) {
-    rig.format(&["--trash-days", "1"]);
-    let mount = rig.mount(&[]);
+fn removed_files_are_in_the_trash(fixture: &Fixture) {
+    fixture.format(&["--trash-days", "1"]);
+    let mount = fixture.mount(&[]);
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("d/f"), "text").unwrap();
     fs::remove_file(mount.at("d/f")).unwrap();
@@ -131,9 +131,9 @@ fn removed_files_are_in_the_trash(rig: &Fixture) {
     assert_eq!(refused(fs::rename(mount.at("d"), hour.join("d"))), Errno::PERM);
 }
 
-fn only_root_empties_the_trash(rig: &Fixture) {
-    rig.format(&["--trash-days", "1"]);
-    let mount = rig.mount(&[]);
+fn only_root_empties_the_trash(fixture: &Fixture) {
+    fixture.format(&["--trash-days", "1"]);
+    let mount = fixture.mount(&[]);
     fs::set_permissions(mount.path(), Permissions::from_mode(0o777)).unwrap();
     as_user(SOMEBODY, || fs::write(mount.at("f"), "text").unwrap());
     as_user(SOMEBODY, || fs::remove_file(mount.at("f")).unwrap());
@@ -149,8 +149,8 @@ fn only_root_empties_the_trash(rig: &Fixture) {
     assert_eq!(fs::read(lies).unwrap(), b"text");
 }
 
-fn virtual_files_are_listed_unless_hidden(rig: &Fixture) {
-    rig.format(&["--trash-days", "1"]);
+fn virtual_files_are_listed_unless_hidden(fixture: &Fixture) {
+    fixture.format(&["--trash-days", "1"]);
     let all = |mount: &Mounted| {
         let entries = fs::read_dir(mount.path()).unwrap();
         let mut names: Vec<String> =
@@ -158,18 +158,18 @@ fn virtual_files_are_listed_unless_hidden(rig: &Fixture) {
         names.sort();
         names
     };
-    let mount = rig.mount(&[]);
+    let mount = fixture.mount(&[]);
     assert_eq!(all(&mount), [".accesslog", ".config", ".stats", ".trash"]);
     drop(mount);
-    let mount = rig.mount(&["--hide-internal"]);
+    let mount = fixture.mount(&["--hide-internal"]);
     assert_eq!(all(&mount), [""; 0]);
     // They can be opened by name.
     assert!(fs::read_to_string(mount.at(".config")).unwrap().contains("\"Name\": \"volume\""));
     assert!(fs::read_to_string(mount.at(".stats")).unwrap().contains("juicefs_uptime"));
 }
 
-fn virtual_files_cannot_be_changed(rig: &Fixture) {
-    let mount = rig.start();
+fn virtual_files_cannot_be_changed(fixture: &Fixture) {
+    let mount = fixture.start();
     for name in [".stats", ".config", ".accesslog", ".control"] {
         let removed = refused(fs::remove_file(mount.at(name)));
         assert!([Errno::PERM, Errno::ACCESS].contains(&removed), "{name}: {removed}");
@@ -182,15 +182,15 @@ fn virtual_files_cannot_be_changed(rig: &Fixture) {
     assert_eq!(names(mount.path()), ["f"]);
 }
 
-fn access_times_are_not_updated_by_default(rig: &Fixture) {
-    let mount = rig.start();
+fn access_times_are_not_updated_by_default(fixture: &Fixture) {
+    let mount = fixture.start();
     assert_eq!(atime_after_a_read(&mount), 1000);
 }
 
-fn access_times_are_updated_on_request(rig: &Fixture) {
-    rig.format(&[]);
+fn access_times_are_updated_on_request(fixture: &Fixture) {
+    fixture.format(&[]);
     for mode in ["relatime", "strictatime"] {
-        let mount = rig.mount(&["--atime-mode", mode]);
+        let mount = fixture.mount(&["--atime-mode", mode]);
         eventually("the read shows", || atime_after_a_read(&mount) > 1000);
     }
 }
@@ -208,8 +208,8 @@ fn atime_after_a_read(mount: &Mounted) -> i64 {
     fs::metadata(mount.at("f")).unwrap().atime()
 }
 
-fn the_kernel_sees_the_usual_mount(rig: &Fixture) {
-    let mount = rig.start();
+fn the_kernel_sees_the_usual_mount(fixture: &Fixture) {
+    let mount = fixture.start();
     let table = fs::read_to_string("/proc/self/mounts").unwrap();
     let point = mount.path().to_str().unwrap();
     let line = table.lines().find(|line| line.split(' ').nth(1) == Some(point)).unwrap();
@@ -222,22 +222,22 @@ fn the_kernel_sees_the_usual_mount(rig: &Fixture) {
     }
 }
 
-fn a_signal_ends_the_mount_without_data_loss(rig: &Fixture) {
-    let mount = rig.start();
+fn a_signal_ends_the_mount_without_data_loss(fixture: &Fixture) {
+    let mount = fixture.start();
     let file = open(mount.at("f"));
     file.write_all_at(b"not yet stored", 0).unwrap();
     // Still open, and never synced.
     mount.terminate();
     drop(file);
-    let mount = rig.mount(&[]);
+    let mount = fixture.mount(&[]);
     assert_eq!(fs::read(mount.at("f")).unwrap(), b"not yet stored");
     drop(mount);
-    assert_eq!(rig.go.status()["Sessions"].as_array().map_or(0, Vec::len), 0);
+    assert_eq!(fixture.go.status()["Sessions"].as_array().map_or(0, Vec::len), 0);
 }
 
-fn writes_in_the_kernels_cache_are_kept(rig: &Fixture) {
-    rig.format(&[]);
-    let mount = rig.mount(&["-o", "writeback_cache"]);
+fn writes_in_the_kernels_cache_are_kept(fixture: &Fixture) {
+    fixture.format(&[]);
+    let mount = fixture.mount(&["-o", "writeback_cache"]);
     let file = open(mount.at("f"));
     for n in 0..1000_u64 {
         file.write_all_at(&n.to_le_bytes(), n * 8).unwrap();
@@ -248,16 +248,16 @@ fn writes_in_the_kernels_cache_are_kept(rig: &Fixture) {
     drop(file);
     let found = fs::metadata(mount.at("f")).unwrap();
     assert_eq!((found.size(), found.mtime(), found.mtime_nsec()), (8000, 5000, 6));
-    let other = rig.mount(&[]);
+    let other = fixture.mount(&[]);
     let expected: Vec<u8> = (0..1000_u64).flat_map(u64::to_le_bytes).collect();
     assert_eq!(fs::read(other.at("f")).unwrap(), expected);
     let found = fs::metadata(other.at("f")).unwrap();
     assert_eq!((found.size(), found.mtime(), found.mtime_nsec()), (8000, 5000, 6));
 }
 
-fn the_kernel_may_cache_listings(rig: &Fixture) {
-    rig.format(&[]);
-    let mount = rig.mount(&["--readdir-cache"]);
+fn the_kernel_may_cache_listings(fixture: &Fixture) {
+    fixture.format(&[]);
+    let mount = fixture.mount(&["--readdir-cache"]);
     fs::create_dir(mount.at("d")).unwrap();
     for n in 0..20 {
         fs::write(mount.at(format!("d/f{n:02}")), "").unwrap();
@@ -270,10 +270,10 @@ fn the_kernel_may_cache_listings(rig: &Fixture) {
     assert!(found.contains(&"g".to_owned()) && !found.contains(&"f04".to_owned()));
 }
 
-fn attribute_caching_can_be_disabled(rig: &Fixture) {
-    rig.format(&[]);
+fn attribute_caching_can_be_disabled(fixture: &Fixture) {
+    fixture.format(&[]);
     let none = ["--attr-cache", "0", "--entry-cache", "0", "--dir-entry-cache", "0"];
-    let (one, two) = (rig.mount(&none), rig.mount(&none));
+    let (one, two) = (fixture.mount(&none), fixture.mount(&none));
     for n in 0..20_u32 {
         fs::write(one.at("f"), vec![0; n as usize]).unwrap();
         fs::set_permissions(one.at("f"), Permissions::from_mode(0o600 + n)).unwrap();

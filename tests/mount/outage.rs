@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::fixture::{KIB, assert_same, bytes, names, open, refused};
+use crate::support::fixture::{Fixture, eventually};
 use crate::support::redis::RedisServer;
 use crate::support::timeout::within;
 
@@ -20,9 +21,9 @@ const LIMIT: Duration = Duration::from_mins(4);
 fn operations_wait_for_a_server_that_comes_back() {
     within(LIMIT, || {
         let mut redis = RedisServer::start();
-        let rig = Fixture::at(&redis.url(0));
-        rig.format(&[]);
-        let mount = rig.mount(&["--io-retries", "30"]);
+        let fixture = Fixture::at(&redis.url(0));
+        fixture.format(&[]);
+        let mount = fixture.mount(&["--io-retries", "30"]);
         // It logs that the server is down.
         mount.expect("");
         let over = AtomicBool::new(false);
@@ -59,7 +60,7 @@ fn operations_wait_for_a_server_that_comes_back() {
             }
         }
         drop(mount);
-        rig.check();
+        fixture.check();
     });
 }
 
@@ -85,9 +86,9 @@ fn work(point: &Path, worker: u64, n: u64) -> io::Result<()> {
 fn operations_fail_when_the_server_stays_away_and_work_when_it_is_back() {
     within(LIMIT, || {
         let mut redis = RedisServer::start();
-        let rig = Fixture::at(&redis.url(0));
-        rig.format(&[]);
-        let mount = rig.mount(&["--io-retries", "1"]);
+        let fixture = Fixture::at(&redis.url(0));
+        fixture.format(&[]);
+        let mount = fixture.mount(&["--io-retries", "1"]);
         mount.expect("");
         fs::write(mount.at("f"), "before").unwrap();
         let file = open(mount.at("g"));
@@ -108,6 +109,6 @@ fn operations_fail_when_the_server_stays_away_and_work_when_it_is_back() {
         assert_eq!(fs::read(mount.at("g")).unwrap(), b"again");
         drop(mount);
         // An object whose record was refused belongs to no file, and does no harm.
-        rig.go.run("fsck", &[]).ok();
+        fixture.go.run("fsck", &[]).ok();
     });
 }

@@ -70,16 +70,16 @@ fn sorted(told: &str) -> Vec<&str> {
 }
 
 /// Directory usage is stored some seconds later.
-fn settle(rig: &Fixture) {
-    drop(rig.mount_by(Client::Go, &[]));
+fn settle(fixture: &Fixture) {
+    drop(fixture.mount_by(Client::Go, &[]));
 }
 
-fn info_shows_the_same_as_on_a_mount_of_the_go_client(rig: &Fixture) {
-    let mount = rig.start();
+fn info_shows_the_same_as_on_a_mount_of_the_go_client(fixture: &Fixture) {
+    let mount = fixture.start();
     make_tree(&mount);
     drop(mount);
-    settle(rig);
-    let (here, there) = (rig.mount_by(Client::Ours, &[]), rig.mount_by(Client::Go, &[]));
+    settle(fixture);
+    let (here, there) = (fixture.mount_by(Client::Ours, &[]), fixture.mount_by(Client::Go, &[]));
     let paths = ["", "top", "top/big", "top/small", "top/empty", "top/soft", "top/below"];
     for path in paths {
         for options in [&[][..], &["-r"], &["-r", "--strict"], &["--raw"]] {
@@ -92,8 +92,8 @@ fn info_shows_the_same_as_on_a_mount_of_the_go_client(rig: &Fixture) {
     assert!(told.contains("volume/chunks/0/0/"), "{told}");
 }
 
-fn info_shows_inodes_and_locks(rig: &Fixture) {
-    let mount = rig.start();
+fn info_shows_inodes_and_locks(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "text").unwrap();
     let file = open(mount.at("f"));
     file.lock().unwrap();
@@ -107,11 +107,11 @@ fn info_shows_inodes_and_locks(rig: &Fixture) {
     assert!(missing.stderr.contains("no such file"), "{missing}");
 }
 
-fn rmr_removes_a_tree_and_the_kernel_sees_it_at_once(rig: &Fixture) {
-    rig.format(&["--trash-days", "1"]);
+fn rmr_removes_a_tree_and_the_kernel_sees_it_at_once(fixture: &Fixture) {
+    fixture.format(&["--trash-days", "1"]);
     // The kernel would cache names for a minute.
     let kept = ["--entry-cache", "60", "--dir-entry-cache", "60", "--attr-cache", "60"];
-    let mount = rig.mount(&kept);
+    let mount = fixture.mount(&kept);
     for top in ["a", "b"] {
         for number in 0..30 {
             let dir = mount.at(format!("{top}/{number}"));
@@ -135,8 +135,8 @@ fn rmr_removes_a_tree_and_the_kernel_sees_it_at_once(rig: &Fixture) {
     juicefs(&["rmr", b.to_str().unwrap()]).refused();
 }
 
-fn rmr_of_another_user_is_checked(rig: &Fixture) {
-    let mount = rig.start();
+fn rmr_of_another_user_is_checked(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir_all(mount.at("d/e")).unwrap();
     // With the raw protocol, since the tool has to be run by that user.
     let refused = as_nobody(&["rmr"], &mount.at("d"));
@@ -178,8 +178,8 @@ fn checked(path: &Path) -> String {
     line.split(" [").next().unwrap().to_owned()
 }
 
-fn warmup_fills_checks_and_empties_the_cache(rig: &Fixture) {
-    let mount = rig.start();
+fn warmup_fills_checks_and_empties_the_cache(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("d/f"), bytes(1, 5 * MIB)).unwrap();
     fs::write(mount.at("d/g"), bytes(2, MIB)).unwrap();
@@ -197,10 +197,10 @@ fn warmup_fills_checks_and_empties_the_cache(rig: &Fixture) {
     assert!(poll(PATIENCE, || checked(&dir) == all), "{}", checked(&dir));
 }
 
-fn clone_makes_a_copy_and_the_kernel_sees_it_at_once(rig: &Fixture) {
-    rig.format(&[]);
+fn clone_makes_a_copy_and_the_kernel_sees_it_at_once(fixture: &Fixture) {
+    fixture.format(&[]);
     // The kernel would cache for a minute that the name does not exist.
-    let mount = rig.mount(&["--negative-entry-cache", "60", "--attr-cache", "60"]);
+    let mount = fixture.mount(&["--negative-entry-cache", "60", "--attr-cache", "60"]);
     make_tree(&mount);
     let copy = mount.at("copy");
     assert!(!copy.exists());
@@ -216,15 +216,15 @@ fn clone_makes_a_copy_and_the_kernel_sees_it_at_once(rig: &Fixture) {
     let again = juicefs(&["clone", top.to_str().unwrap(), to]).refused();
     assert!(again.stderr.contains("already exists"), "{again}");
     drop(mount);
-    rig.check();
+    fixture.check();
 }
 
-fn summary_shows_the_same_as_on_a_mount_of_the_go_client(rig: &Fixture) {
-    let mount = rig.start();
+fn summary_shows_the_same_as_on_a_mount_of_the_go_client(fixture: &Fixture) {
+    let mount = fixture.start();
     make_tree(&mount);
     drop(mount);
-    settle(rig);
-    let (here, there) = (rig.mount_by(Client::Ours, &[]), rig.mount_by(Client::Go, &[]));
+    settle(fixture);
+    let (here, there) = (fixture.mount_by(Client::Ours, &[]), fixture.mount_by(Client::Go, &[]));
     for options in [
         &["--csv"][..],
         &["--csv", "--strict"],
@@ -240,8 +240,8 @@ fn summary_shows_the_same_as_on_a_mount_of_the_go_client(rig: &Fixture) {
     assert!(tells(&here, &["summary", "--csv"], "top").contains("below/"));
 }
 
-fn compact_joins_slices(rig: &Fixture) {
-    let mount = rig.start();
+fn compact_joins_slices(fixture: &Fixture) {
+    let mount = fixture.start();
     let path = mount.at("d/f");
     fs::create_dir(mount.at("d")).unwrap();
     let file = open(&path);
@@ -270,8 +270,8 @@ fn ours_tells(arguments: &[&str], path: &Path) -> String {
     run(command, PATIENCE).ok().stdout
 }
 
-fn stats_are_read(rig: &Fixture) {
-    let mount = rig.start();
+fn stats_are_read(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), bytes(1, 3 * MIB)).unwrap();
     let point = mount.path().to_str().unwrap();
     let told = juicefs(&["stats", point, "--schema", "tufmco", "-l", "1", "-c", "2"]).ok();
@@ -326,9 +326,9 @@ impl Drop for Listening {
     }
 }
 
-fn profile_reads_the_access_log(rig: &Fixture) {
-    let mount = rig.start();
-    let log = rig.folder().join("access.log");
+fn profile_reads_the_access_log(fixture: &Fixture) {
+    let mount = fixture.start();
+    let log = fixture.folder().join("access.log");
     let listening = Listening::start(&mount, &log);
     fs::create_dir(mount.at("d")).unwrap();
     fs::write(mount.at("d/f"), "text").unwrap();
@@ -370,9 +370,9 @@ fn live_profile(mount: &Mounted) -> String {
     reading.join().unwrap()
 }
 
-fn debug_collects_what_it_can(rig: &Fixture) {
-    let mount = rig.start();
-    let into = rig.folder().join("collected");
+fn debug_collects_what_it_can(fixture: &Fixture) {
+    let mount = fixture.start();
+    let into = fixture.folder().join("collected");
     let mut command = juicefs::command(&["debug", "--stats-sec", "1", "--trace-sec", "1"]);
     command.args(["--profile-sec", "1", "--out-dir"]).arg(&into).arg(mount.path());
     // It inspects processes and ports, which is slow on a busy machine.
@@ -389,12 +389,12 @@ fn debug_collects_what_it_can(rig: &Fixture) {
     assert!(stats.contains("juicefs_uptime "), "{stats}");
 }
 
-fn umount_ends_the_mount(rig: &Fixture) {
+fn umount_ends_the_mount(fixture: &Fixture) {
     for options in [&[][..], &["--flush"], &["--force"]] {
-        if !rig.bucket().exists() {
-            rig.format(&[]);
+        if !fixture.bucket().exists() {
+            fixture.format(&[]);
         }
-        let mount = rig.mount(&[]);
+        let mount = fixture.mount(&[]);
         fs::write(mount.at("f"), "text").unwrap();
         let point = mount.path().to_owned();
         let command = [&["umount"], options, &[point.to_str().unwrap()]].concat();
@@ -402,12 +402,12 @@ fn umount_ends_the_mount(rig: &Fixture) {
         assert!(poll(PATIENCE, || !is_mounted(&point)));
         mount.ended();
     }
-    let mount = rig.mount(&[]);
+    let mount = fixture.mount(&[]);
     assert_eq!(fs::read(mount.at("f")).unwrap(), b"text");
 }
 
-fn tools_find_the_mount_from_within_a_directory(rig: &Fixture) {
-    let mount = rig.start();
+fn tools_find_the_mount_from_within_a_directory(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::create_dir_all(mount.at("a/b")).unwrap();
     fs::write(mount.at("a/b/f"), "text").unwrap();
     let mut command = juicefs::command(&["info", "f"]);
@@ -418,9 +418,9 @@ fn tools_find_the_mount_from_within_a_directory(rig: &Fixture) {
     assert!(!names(mount.at("a/b")).contains(&".control".to_owned()));
 }
 
-fn names_with_a_prefix_are_found(rig: &Fixture) {
-    rig.format(&[]);
-    let mount = rig.mount(&["--prefix-internal"]);
+fn names_with_a_prefix_are_found(fixture: &Fixture) {
+    fixture.format(&[]);
+    let mount = fixture.mount(&["--prefix-internal"]);
     fs::write(mount.at("f"), "text").unwrap();
     assert!(tells(&mount, &["info"], "f").contains("path: /f"));
     assert!(ours_tells(&["info"], &mount.at("f")).contains("path: /f"));
@@ -430,12 +430,12 @@ fn names_with_a_prefix_are_found(rig: &Fixture) {
     assert!(!mount.at("f").exists());
 }
 
-fn our_tools_read_both_mounts(rig: &Fixture) {
-    let mount = rig.start();
+fn our_tools_read_both_mounts(fixture: &Fixture) {
+    let mount = fixture.start();
     make_tree(&mount);
     drop(mount);
-    settle(rig);
-    let (here, there) = (rig.mount_by(Client::Ours, &[]), rig.mount_by(Client::Go, &[]));
+    settle(fixture);
+    let (here, there) = (fixture.mount_by(Client::Ours, &[]), fixture.mount_by(Client::Go, &[]));
     let without_place = |mount: &Mounted, arguments: &[&str], path: &str| {
         let told = ours_tells(arguments, &mount.at(path));
         told.replace(mount.path().to_str().unwrap(), "MOUNT")
@@ -456,15 +456,15 @@ fn our_tools_read_both_mounts(rig: &Fixture) {
         assert!(told["usage"]["mem"].as_f64().unwrap() > 0.0, "{told}");
     }
     let mut outside = ours();
-    outside.args(["info"]).arg(rig.folder());
+    outside.args(["info"]).arg(fixture.folder());
     let refused = run(outside, PATIENCE).refused();
     assert!(refused.stderr.contains("is not in a JuiceFS mount"), "{refused}");
 }
 
-fn our_rmr_removes_on_both_mounts(rig: &Fixture) {
-    rig.format(&[]);
+fn our_rmr_removes_on_both_mounts(fixture: &Fixture) {
+    fixture.format(&[]);
     for client in [Client::Ours, Client::Go] {
-        let mount = rig.mount_by(client, &[]);
+        let mount = fixture.mount_by(client, &[]);
         make_tree(&mount);
         let told = ours_tells(&["rmr"], &mount.at("top"));
         // 5 files, 2 links and 3 directories.

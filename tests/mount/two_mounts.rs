@@ -16,16 +16,16 @@ on_both! {
     regression_two_of_ours_append_in_turns,
 }
 
-fn files_closed_on_one_of_our_mounts_are_seen_on_the_other(rig: &Fixture) {
-    rig.format(&[]);
-    close_to_open(&rig.mount(&[]), &rig.mount(&[]));
-    rig.check();
+fn files_closed_on_one_of_our_mounts_are_seen_on_the_other(fixture: &Fixture) {
+    fixture.format(&[]);
+    close_to_open(&fixture.mount(&[]), &fixture.mount(&[]));
+    fixture.check();
 }
 
-fn files_closed_by_either_client_are_seen_by_the_other(rig: &Fixture) {
-    rig.format(&[]);
-    close_to_open(&rig.mount(&[]), &rig.mount_by(Client::Go, &[]));
-    rig.check_blocks();
+fn files_closed_by_either_client_are_seen_by_the_other(fixture: &Fixture) {
+    fixture.format(&[]);
+    close_to_open(&fixture.mount(&[]), &fixture.mount_by(Client::Go, &[]));
+    fixture.check_blocks();
 }
 
 /// Both have the file in all their caches before the other changes it.
@@ -59,14 +59,14 @@ fn close_to_open(one: &Mounted, two: &Mounted) {
     }
 }
 
-fn names_created_on_one_of_our_mounts_are_seen_on_the_other(rig: &Fixture) {
-    rig.format(&[]);
-    names_come(&rig.mount(&[]), &rig.mount(&[]));
+fn names_created_on_one_of_our_mounts_are_seen_on_the_other(fixture: &Fixture) {
+    fixture.format(&[]);
+    names_come(&fixture.mount(&[]), &fixture.mount(&[]));
 }
 
-fn names_created_by_either_client_are_seen_by_the_other(rig: &Fixture) {
-    rig.format(&[]);
-    let (ours, go) = (rig.mount(&[]), rig.mount_by(Client::Go, &[]));
+fn names_created_by_either_client_are_seen_by_the_other(fixture: &Fixture) {
+    fixture.format(&[]);
+    let (ours, go) = (fixture.mount(&[]), fixture.mount_by(Client::Go, &[]));
     names_come(&ours, &go);
     fs::remove_dir_all(ours.at("d")).unwrap();
     eventually("it is gone there", || !go.at("d").exists());
@@ -90,9 +90,9 @@ fn names_come(one: &Mounted, two: &Mounted) {
     assert_eq!(fs::read(one.at("d/g")).unwrap(), b"17");
 }
 
-fn a_file_open_elsewhere_is_read_up_to_what_was_synced(rig: &Fixture) {
-    rig.format(&[]);
-    let (one, two) = (rig.mount(&[]), rig.mount(&[]));
+fn a_file_open_elsewhere_is_read_up_to_what_was_synced(fixture: &Fixture) {
+    fixture.format(&[]);
+    let (one, two) = (fixture.mount(&[]), fixture.mount(&[]));
     let writer = open(one.at("f"));
     let mut all = Vec::new();
     for turn in 0..5 {
@@ -104,10 +104,10 @@ fn a_file_open_elsewhere_is_read_up_to_what_was_synced(rig: &Fixture) {
     }
 }
 
-fn regression_two_of_ours_append_in_turns(rig: &Fixture) {
+fn regression_two_of_ours_append_in_turns(fixture: &Fixture) {
     use std::io::Write;
-    rig.format(&[]);
-    let (one, two) = (rig.mount(&[]), rig.mount(&[]));
+    fixture.format(&[]);
+    let (one, two) = (fixture.mount(&[]), fixture.mount(&[]));
     let mut expected = String::new();
     for turn in 0..20 {
         let mount = if turn % 2 == 0 { &one } else { &two };

@@ -33,8 +33,8 @@ on_both! {
     a_volume_without_acls_has_none,
 }
 
-fn attributes_are_set_listed_and_removed(rig: &Fixture) {
-    let mount = with_xattrs(rig);
+fn attributes_are_set_listed_and_removed(fixture: &Fixture) {
+    let mount = with_xattrs(fixture);
     fs::write(mount.at("f"), "").unwrap();
     let path = mount.at("f");
     for (name, value) in [("user.one", &b"value"[..]), ("user.two", b"\0\xff"), ("trusted.t", b"x")]
@@ -52,8 +52,8 @@ fn attributes_are_set_listed_and_removed(rig: &Fixture) {
     assert_eq!(list(&path), ["trusted.t", "user.big", "user.two"]);
 }
 
-fn xattr_create_and_xattr_replace_are_honoured(rig: &Fixture) {
-    let mount = with_xattrs(rig);
+fn xattr_create_and_xattr_replace_are_honoured(fixture: &Fixture) {
+    let mount = with_xattrs(fixture);
     fs::write(mount.at("f"), "").unwrap();
     let set = |value: &[u8], flags| setxattr(mount.at("f"), "user.a", value, flags);
     assert_eq!(refused(set(b"1", XattrFlags::REPLACE)), Errno::NODATA);
@@ -64,8 +64,8 @@ fn xattr_create_and_xattr_replace_are_honoured(rig: &Fixture) {
     assert_eq!(get(&mount.at("f"), "user.a").unwrap(), b"2");
 }
 
-fn buffers_that_are_too_small_are_reported(rig: &Fixture) {
-    let mount = with_xattrs(rig);
+fn buffers_that_are_too_small_are_reported(fixture: &Fixture) {
+    let mount = with_xattrs(fixture);
     let path = mount.at("f");
     fs::write(&path, "").unwrap();
     setxattr(&path, "user.a", b"0123456789", XattrFlags::empty()).unwrap();
@@ -78,8 +78,8 @@ fn buffers_that_are_too_small_are_reported(rig: &Fixture) {
     assert!(said.contains("user.a=\"0123456789\""), "{said}");
 }
 
-fn attributes_of_a_symlink_are_its_own(rig: &Fixture) {
-    let mount = with_xattrs(rig);
+fn attributes_of_a_symlink_are_its_own(fixture: &Fixture) {
+    let mount = with_xattrs(fixture);
     fs::write(mount.at("f"), "").unwrap();
     symlink("f", mount.at("s")).unwrap();
     let link = mount.at("s");
@@ -89,8 +89,8 @@ fn attributes_of_a_symlink_are_its_own(rig: &Fixture) {
     assert_eq!(refused(get(&link, "trusted.a")), Errno::NODATA);
 }
 
-fn names_are_in_a_namespace(rig: &Fixture) {
-    let mount = with_xattrs(rig);
+fn names_are_in_a_namespace(fixture: &Fixture) {
+    let mount = with_xattrs(fixture);
     let path = mount.at("f");
     fs::write(&path, "").unwrap();
     for name in ["plain", "users.a", "system.a", "com.apple.a"] {
@@ -102,18 +102,18 @@ fn names_are_in_a_namespace(rig: &Fixture) {
     assert_eq!(refused(setxattr(&path, "user.", b"x", XattrFlags::empty())), Errno::INVAL);
     mount.unmount();
     // Attributes that another client created can be read and removed.
-    let go = rig.mount_by(Client::Go, &["--enable-xattr"]);
+    let go = fixture.mount_by(Client::Go, &["--enable-xattr"]);
     setxattr(go.at("f"), "plain", b"x", XattrFlags::empty()).unwrap();
     go.unmount();
-    let mount = rig.mount(&["--enable-xattr"]);
+    let mount = fixture.mount(&["--enable-xattr"]);
     assert_eq!(list(&mount.at("f")), ["plain"]);
     assert_eq!(get(&mount.at("f"), "plain").unwrap(), b"x");
     removexattr(mount.at("f"), "plain").unwrap();
     assert_eq!(list(&mount.at("f")), [""; 0]);
 }
 
-fn trusted_names_are_for_root(rig: &Fixture) {
-    let mount = with_xattrs(rig);
+fn trusted_names_are_for_root(fixture: &Fixture) {
+    let mount = with_xattrs(fixture);
     let path = mount.at("f");
     fs::write(&path, "").unwrap();
     setxattr(&path, "user.u", b"x", XattrFlags::empty()).unwrap();
@@ -122,8 +122,8 @@ fn trusted_names_are_for_root(rig: &Fixture) {
     assert_eq!(as_user(SOMEBODY, || list(&path)), ["user.u"]);
 }
 
-fn a_change_of_xattrs_updates_the_times(rig: &Fixture) {
-    let mount = with_xattrs(rig);
+fn a_change_of_xattrs_updates_the_times(fixture: &Fixture) {
+    let mount = with_xattrs(fixture);
     let path = mount.at("f");
     fs::write(&path, "").unwrap();
     let times = || {
@@ -138,9 +138,9 @@ fn a_change_of_xattrs_updates_the_times(rig: &Fixture) {
     assert!(times().0 > set.0);
 }
 
-fn an_immutable_file_keeps_its_attributes(rig: &Fixture) {
-    rig.format(&[]);
-    let mount = rig.mount(&["--enable-xattr", "--enable-ioctl"]);
+fn an_immutable_file_keeps_its_attributes(fixture: &Fixture) {
+    fixture.format(&[]);
+    let mount = fixture.mount(&["--enable-xattr", "--enable-ioctl"]);
     let path = mount.at("f");
     fs::write(&path, "").unwrap();
     setxattr(&path, "user.a", b"x", XattrFlags::empty()).unwrap();
@@ -158,16 +158,16 @@ fn an_immutable_file_keeps_its_attributes(rig: &Fixture) {
     assert_eq!(get(&path, "user.a").unwrap(), b"x");
 }
 
-fn without_the_option_there_are_no_xattrs(rig: &Fixture) {
-    let mount = rig.start();
+fn without_the_option_there_are_no_xattrs(fixture: &Fixture) {
+    let mount = fixture.start();
     fs::write(mount.at("f"), "").unwrap();
     let set = setxattr(mount.at("f"), "user.a", b"1", XattrFlags::empty());
     assert_eq!(refused(set), Errno::OPNOTSUPP);
     assert_eq!(refused(get(&mount.at("f"), "user.a")), Errno::OPNOTSUPP);
 }
 
-fn an_acl_grants_and_denies(rig: &Fixture) {
-    let mount = with_acls(rig);
+fn an_acl_grants_and_denies(fixture: &Fixture) {
+    let mount = with_acls(fixture);
     let path = mount.at("f");
     fs::write(&path, "text").unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
@@ -194,8 +194,8 @@ fn an_acl_grants_and_denies(rig: &Fixture) {
     assert_eq!(refused(get(&path, ACCESS)), Errno::NODATA);
 }
 
-fn an_acl_and_the_mode_agree(rig: &Fixture) {
-    let mount = with_acls(rig);
+fn an_acl_and_the_mode_agree(fixture: &Fixture) {
+    let mount = with_acls(fixture);
     let path = mount.at("f");
     fs::write(&path, "").unwrap();
     let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
@@ -215,8 +215,8 @@ fn an_acl_and_the_mode_agree(rig: &Fixture) {
     assert_eq!(get(&path, ACCESS).unwrap(), rule);
 }
 
-fn a_default_acl_is_inherited(rig: &Fixture) {
-    let mount = with_acls(rig);
+fn a_default_acl_is_inherited(fixture: &Fixture) {
+    let mount = with_acls(fixture);
     fs::create_dir(mount.at("d")).unwrap();
     let rule = [(1, 7, None), (2, 7, Some(SOMEBODY)), (4, 5, None), (16, 7, None), (32, 0, None)];
     set_acl(&mount.at("d"), DEFAULT, &rule);
@@ -233,8 +233,8 @@ fn a_default_acl_is_inherited(rig: &Fixture) {
     assert_eq!(refused(set), Errno::ACCESS);
 }
 
-fn acls_match_getfacl_and_setfacl(rig: &Fixture) {
-    let mount = with_acls(rig);
+fn acls_match_getfacl_and_setfacl(fixture: &Fixture) {
+    let mount = with_acls(fixture);
     fs::create_dir(mount.at("d")).unwrap();
     let tool = |program: &str, arguments: &[&str]| {
         let mut command = Command::new(program);
@@ -260,22 +260,22 @@ fn acls_match_getfacl_and_setfacl(rig: &Fixture) {
     assert_eq!(said.trim(), "");
 }
 
-fn a_volume_without_acls_has_none(rig: &Fixture) {
-    let mount = with_xattrs(rig);
+fn a_volume_without_acls_has_none(fixture: &Fixture) {
+    let mount = with_xattrs(fixture);
     fs::write(mount.at("f"), "").unwrap();
     let rule = acl(&[(1, 7, None), (4, 5, None), (32, 1, None)]);
     let set = setxattr(mount.at("f"), ACCESS, &rule, XattrFlags::empty());
     assert_eq!(refused(set), Errno::OPNOTSUPP);
 }
 
-fn with_xattrs(rig: &Fixture) -> Mounted {
-    rig.format(&[]);
-    rig.mount(&["--enable-xattr"])
+fn with_xattrs(fixture: &Fixture) -> Mounted {
+    fixture.format(&[]);
+    fixture.mount(&["--enable-xattr"])
 }
 
-fn with_acls(rig: &Fixture) -> Mounted {
-    rig.format(&["--enable-acl"]);
-    rig.mount(&["--enable-xattr"])
+fn with_acls(fixture: &Fixture) -> Mounted {
+    fixture.format(&["--enable-acl"]);
+    fixture.mount(&["--enable-xattr"])
 }
 
 fn get(path: &Path, name: &str) -> rustix::io::Result<Vec<u8>> {

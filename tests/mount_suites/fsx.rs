@@ -116,31 +116,31 @@ fn with_staging_and_compression_on_redis() {
 }
 
 /// A commit on the test server takes as long as ten on the others.
-fn on_tikv(rig: &Fixture, seed: u32) {
-    with(rig, &[], &[], &[(seed, fewer() / 2)]);
+fn on_tikv(fixture: &Fixture, seed: u32) {
+    with(fixture, &[], &[], &[(seed, fewer() / 2)]);
 }
 
 /// Runs one file for each seed, all at once, with this many operations; then a large one.
-fn with(rig: &Fixture, volume: &[&str], options: &[&str], seeds: &[(u32, u32)]) {
-    rig.format(volume);
-    let mount = rig.mount(options);
+fn with(fixture: &Fixture, volume: &[&str], options: &[&str], seeds: &[(u32, u32)]) {
+    fixture.format(volume);
+    let mount = fixture.mount(options);
     thread::scope(|scope| {
         for (seed, operations) in seeds {
             let mount = &mount;
-            scope.spawn(move || exercise(rig, mount, EVERYTHING, *operations, *seed));
+            scope.spawn(move || exercise(fixture, mount, EVERYTHING, *operations, *seed));
         }
     });
-    exercise(rig, &mount, LARGE, FEW, seeds[0].0 + 1000);
+    exercise(fixture, &mount, LARGE, FEW, seeds[0].0 + 1000);
     drop(mount);
-    rig.check();
+    fixture.check();
 }
 
 #[track_caller]
-fn exercise(rig: &Fixture, mount: &Mounted, what: &str, operations: u32, seed: u32) {
-    let configuration = rig.folder().join(format!("fsx-{seed}.toml"));
+fn exercise(fixture: &Fixture, mount: &Mounted, what: &str, operations: u32, seed: u32) {
+    let configuration = fixture.folder().join(format!("fsx-{seed}.toml"));
     fs::write(&configuration, what).unwrap();
     let mut command = Command::new(built("fsx"));
-    command.arg("-f").arg(configuration).arg("-P").arg(rig.folder());
+    command.arg("-f").arg(configuration).arg("-P").arg(fixture.folder());
     command.args(["-N", &operations.to_string(), "-S", &seed.to_string()]);
     command.arg(mount.at(format!("fsx-{seed}")));
     run(command, LIMIT).ok();

@@ -64,19 +64,19 @@ fn all_of_posix_on_tikv_in_several_regions() {
     within_limit(|| passes(&Fixture::split_tikv()));
 }
 
-fn passes(rig: &Fixture) {
-    rig.format(&["--enable-acl"]);
+fn passes(fixture: &Fixture) {
+    fixture.format(&["--enable-acl"]);
     // Update directory times with every change; by default they are not, to avoid conflicts.
-    let mount = rig.mount(&["--enable-xattr", "--skip-dir-mtime", "0s"]);
-    let tools = rig.folder().join("tools");
+    let mount = fixture.mount(&["--enable-xattr", "--skip-dir-mtime", "0s"]);
+    let tools = fixture.folder().join("tools");
     fs::create_dir(&tools).unwrap();
     fs::write(tools.join("mount"), MOUNT).unwrap();
     fs::set_permissions(tools.join("mount"), Permissions::from_mode(0o755)).unwrap();
     // Cases of read-only mounts run separately: others leave files open for writing, which prevents
     // remounting.
-    let mut outcomes = run_cases(rig, &mount, "");
+    let mut outcomes = run_cases(fixture, &mount, "");
     outcomes.retain(|name, _| !name.contains(READ_ONLY));
-    outcomes.extend(run_cases(rig, &mount, READ_ONLY));
+    outcomes.extend(run_cases(fixture, &mount, READ_ONLY));
     let skipped: Vec<&str> = outcomes
         .iter()
         .filter(|(_, outcome)| *outcome == "skipped")
@@ -88,14 +88,14 @@ fn passes(rig: &Fixture) {
     assert_eq!(passed, outcomes.len() - expected.len());
     assert!(passed > 350, "only {passed} cases passed");
     drop(mount);
-    rig.check();
+    fixture.check();
 }
 
-fn run_cases(rig: &Fixture, mount: &Mounted, pattern: &str) -> BTreeMap<String, String> {
-    let configuration = rig.folder().join("pjdfstest.toml");
+fn run_cases(fixture: &Fixture, mount: &Mounted, pattern: &str) -> BTreeMap<String, String> {
+    let configuration = fixture.folder().join("pjdfstest.toml");
     let remount = (pattern == READ_ONLY).to_string();
     fs::write(&configuration, CONFIGURATION.replace("REMOUNT", &remount)).unwrap();
-    let tools = rig.folder().join("tools");
+    let tools = fixture.folder().join("tools");
     let path = format!("{}:{}", tools.display(), env::var("PATH").unwrap());
     let mut command = Command::new(built("pjdfstest"));
     command.arg("-c").arg(&configuration).arg("-p").arg(mount.path()).arg("-s").arg(&tools);

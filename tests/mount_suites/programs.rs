@@ -39,14 +39,14 @@ programs! {
 
 fn on(make: fn() -> Fixture, body: fn(&Mounted, &Path)) {
     within_limit(move || {
-        let rig = make();
-        rig.format(&[]);
-        let mount = rig.mount(&["--enable-xattr"]);
-        let outside = rig.folder().join("outside");
+        let fixture = make();
+        fixture.format(&[]);
+        let mount = fixture.mount(&["--enable-xattr"]);
+        let outside = fixture.folder().join("outside");
         fs::create_dir(&outside).unwrap();
         body(&mount, &outside);
         drop(mount);
-        rig.check();
+        fixture.check();
     });
 }
 

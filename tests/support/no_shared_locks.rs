@@ -65,8 +65,8 @@ impl StoreTxn for WithoutSharedLocksTxn {
         self.0.guard(key);
     }
 
-    fn share(&mut self, key: &[u8], _slot: u8) {
-        self.0.share(key, UNCHECKED_SLOT);
+    fn lock_shared(&mut self, key: &[u8], _slot: u8) {
+        self.0.lock_shared(key, UNCHECKED_SLOT);
     }
 
     fn lock_exclusive(&mut self, key: &[u8]) {

@@ -44,7 +44,7 @@ impl Client {
     /// With its own cache below it.
     pub async fn over(vol: &Volume, bucket: &Arc<FaultyBucket>, layers: Layers) -> Self {
         let disk = layers.disk(LAYOUT).await;
-        let parts = Parts {
+        let parts = StoreConfig {
             objects: bucket.clone(),
             layout: LAYOUT,
             compression: Compression::None,

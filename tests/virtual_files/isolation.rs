@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use jfs::meta::op::setattr::AttrSet;
+use jfs::meta::AttrSet;
 use jfs::meta::record::FileKind;
 use jfs::meta::{Caller, Ino, NodeKind};
 
@@ -280,7 +280,7 @@ async fn a_clone_by_another_user_belongs_to_that_user() {
 
     let device = NodeKind { kind: FileKind::BlockDevice, rdev: 0x801 };
     let at = name("device");
-    fixture.meta.mknod(&Caller::root(), top, &at, device, (0o666, 0)).await.unwrap();
+    fixture.meta.mknod(&Caller::root(), top, &at, device, 0o666, 0).await.unwrap();
     let body = clone_body(top, Ino::ROOT, place, b"second");
     assert_eq!(fixture.ask_as(&someone, CLONE, &body).await.errno(), 1);
     assert!(!fixture.has(place, "second").await);

@@ -1,6 +1,6 @@
 //! Removing trees through `.control`.
 
-use jfs::meta::op::setattr::AttrSet;
+use jfs::meta::AttrSet;
 use jfs::meta::{Caller, Ino};
 
 use crate::fixture::{Fixture, FixtureOptions};

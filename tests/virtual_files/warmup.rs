@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use jfs::meta::op::setattr::AttrSet;
+use jfs::meta::AttrSet;
 use jfs::meta::{Caller, Ino};
 use serde_json::{Value, json};
 

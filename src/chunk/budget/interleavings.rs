@@ -87,7 +87,7 @@ impl Model {
                 // What is cached while a task waits would not be released for it.
                 let budget = &self.budgets[choice % 3];
                 if let Some(reserved) = budget.try_reserve(KIB)
-                    && !budget.is_short()
+                    && !budget.has_waiters()
                 {
                     self.cache.0.lock().push(reserved);
                 }
@@ -138,7 +138,7 @@ proptest! {
         }
         prop_assert!(model.waiters.is_empty(), "{} tasks wait for ever", model.waiters.len());
         for budget in &model.budgets {
-            prop_assert_eq!((budget.used(), budget.is_short()), (0, false));
+            prop_assert_eq!((budget.used(), budget.has_waiters()), (0, false));
         }
     }
 }

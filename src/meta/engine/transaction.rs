@@ -35,7 +35,7 @@ pub trait Txn: Send {
     /// saw them, and names as free. They are guarded as if they had been read, and only a
     /// successful commit proves them right. Returns `None`, and adds no guards, if the engine
     /// cannot guess.
-    fn suppose(&mut self, keys: &[Key]) -> Option<Vec<Record>> {
+    fn speculate(&mut self, keys: &[Key]) -> Option<Vec<Record>> {
         let _ = keys;
         None
     }
@@ -43,7 +43,7 @@ pub trait Txn: Send {
     /// Assumes that entries of a directory are as a listing returned them, without asking the
     /// store, guarded as in [`Txn::suppose`]. Returns false, and adds no guards, if they must be
     /// read instead.
-    fn suppose_listed(&mut self, dir: Ino, listed: &[(Name, Entry)]) -> bool {
+    fn speculate_entries(&mut self, dir: Ino, listed: &[(Name, Entry)]) -> bool {
         let _ = (dir, listed);
         false
     }

@@ -1,12 +1,10 @@
 //! Slice ranges: which bytes of which slices a range of a chunk shows, and where it has holes.
 
-use std::ops::Range;
-
 use bytes::Bytes;
 
 use crate::chunk::SliceRange;
 use crate::meta::record::Slice;
-use crate::slice::{SliceId, SliceSize};
+use crate::slice::SliceSize;
 
 /// The memory that all holes are read from.
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
@@ -42,8 +40,11 @@ pub fn zeros(len: usize) -> impl Iterator<Item = Bytes> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
     use crate::meta::record::visible_slices;
+    use crate::slice::SliceId;
 
     fn slice(pos: u32, id: u64, len: u32) -> Slice {
         Slice { pos, id: SliceId(id), size: len + 5, off: 5, len }
@@ -55,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_range_shows_slices_and_holes() {
-        let view = view(&[slice(10, 1, 10), slice(30, 2, 10)]);
+        let view = visible_slices(&[slice(10, 1, 10), slice(30, 2, 10)]);
         assert_eq!(shown(&view, 0, 5), [(0, 0..5)]);
         assert_eq!(shown(&view, 12, 15), [(1, 7..10)]);
         assert_eq!(shown(&view, 15, 35), [(1, 10..15), (0, 0..10), (2, 5..10)]);

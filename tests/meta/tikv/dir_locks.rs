@@ -9,7 +9,7 @@ use jfs::meta::engine::kv::KvEngine;
 use jfs::meta::engine::{Engine, connect, tikv};
 use jfs::meta::{Caller, Ino, Meta, Options, Registration};
 
-use crate::support::aside::Aside;
+use crate::support::no_shared_locks::WithoutSharedLocks;
 use crate::support::tikv::TikvServer;
 use crate::support::tree::{Tree, name};
 use crate::support::volume::{Volume, setting};
@@ -31,7 +31,7 @@ impl TwoClients {
     async fn without_locks() -> Self {
         Self::with(async |url| {
             let store = tikv::open(url, &|_| None).await.expect("connect");
-            Arc::new(KvEngine::new(Arc::new(Aside(store)))) as Arc<dyn Engine>
+            Arc::new(KvEngine::new(Arc::new(WithoutSharedLocks(store)))) as Arc<dyn Engine>
         })
         .await
     }
@@ -62,7 +62,7 @@ impl TwoClients {
     }
 
     async fn create(creator: Arc<Meta>, dir: Ino) -> Result<(), Error> {
-        creator.create(&Caller::root(), dir, &name("f"), (0o644, 0), true).await.map(drop)
+        creator.create(&Caller::root(), dir, &name("f"), 0o644, 0, true).await.map(drop)
     }
 
     /// Returns how many prewrites the server has received, including a delayed one.

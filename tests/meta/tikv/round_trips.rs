@@ -7,7 +7,7 @@ use std::time::Duration;
 use jfs::meta::AttrSet;
 use jfs::meta::RenameMode;
 use jfs::meta::record::Slice;
-use jfs::meta::{Caller, Ino, Meta, Options, Registration, Timestamp};
+use jfs::meta::{Caller, EntryRef, Ino, Meta, Options, Registration, Timestamp};
 
 use crate::support::tikv::TikvServer;
 use crate::support::tree::{Tree, name};
@@ -146,7 +146,7 @@ async fn reads(vol: &Counted, commit: &[(&str, u64)]) -> BTreeMap<&'static str, 
     note("write", written.await);
     let moved = vol.count(async |i| {
         let (old, new) = (name(format!("f{i}")), name(format!("g{i}")));
-        let (from, to) = ((Ino::ROOT, &old), (Ino::ROOT, &new));
+        let (from, to) = (EntryRef::new(Ino::ROOT, &old), EntryRef::new(Ino::ROOT, &new));
         vol.meta.rename(&root, from, to, RenameMode::Replace).await.expect("rename")
     });
     note("rename", moved.await);

@@ -66,7 +66,7 @@ impl<'a> Retry<'a> {
         let place = &self.cluster.address.place;
         let cause = match timeout_at(self.deadline, request).await {
             Ok(Ok(response)) => {
-                self.cluster.outage.worked(place);
+                self.cluster.outage.succeeded(place);
                 return Ok(Some(response));
             }
             Ok(Err(cause)) => cause,

@@ -33,7 +33,7 @@ use self::reply::Replies;
 use self::request_queue::NoReply;
 use self::server_error::{Recovery, ServerError, unreachable_error};
 use crate::error::{Error, Result};
-use crate::outage::{METADATA, Outage, Words};
+use crate::outage::{METADATA, Messages, Outage};
 use crate::policy::Policy;
 use crate::sync::Mutex;
 use crate::tls::OptionNames;
@@ -53,7 +53,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 const IMMEDIATE_RETRIES: u32 = 2;
 
 /// Log lines for a server that refuses writes because its memory is full.
-const MEMORY: Words = Words {
+const MEMORY: Messages = Messages {
     fails: "the metadata server refuses writes: it is out of memory",
     works: "the metadata server accepts writes again",
 };
@@ -226,7 +226,7 @@ impl Client {
         loop {
             let failure = match self.send_once(pipe, find_error).await {
                 Ok(values) => {
-                    self.unreachable.worked(&self.place);
+                    self.unreachable.succeeded(&self.place);
                     self.check_out_of_memory(&values);
                     return Ok(values);
                 }
@@ -273,7 +273,7 @@ impl Client {
 
     /// Records that the server accepted a write.
     pub fn report_write_accepted(&self) {
-        self.out_of_memory.worked(&self.place);
+        self.out_of_memory.succeeded(&self.place);
     }
 
     async fn send_once(

@@ -381,7 +381,7 @@ async fn remove_many_around(
     let listed: Vec<(Name, Entry)> =
         inos().map(|ino| (name(&format!("f{ino}")), Entry { kind: FileKind::File, ino })).collect();
     let mut txn = engine.begin();
-    assert!(txn.suppose_listed(Ino(1), &listed));
+    assert!(txn.speculate_entries(Ino(1), &listed));
     txn.read(&inos().map(Key::Attr).collect::<Vec<_>>()).await.unwrap();
     server.run::<redis::Value>(interfering);
     let mut changes = Vec::new();

@@ -68,7 +68,7 @@ impl Txn for RedisTxn {
         request.records(replies, None)
     }
 
-    fn suppose(&mut self, keys: &[Key]) -> Option<Vec<Record>> {
+    fn speculate(&mut self, keys: &[Key]) -> Option<Vec<Record>> {
         let mut guards = Vec::with_capacity(keys.len());
         let records = keys
             .iter()
@@ -78,7 +78,7 @@ impl Txn for RedisTxn {
         Some(records)
     }
 
-    fn suppose_listed(&mut self, dir: Ino, listed: &[(Name, Entry)]) -> bool {
+    fn speculate_entries(&mut self, dir: Ino, listed: &[(Name, Entry)]) -> bool {
         let key = self.keyspace.entries(dir);
         self.guards.extend(listed.iter().map(|(name, entry)| Guard::Entry {
             key: key.clone(),
