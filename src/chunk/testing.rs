@@ -126,7 +126,7 @@ impl TestBucket {
 #[async_trait]
 impl ObjectStore for TestBucket {
     fn place(&self) -> &'static str {
-        "probe://"
+        "bucket://"
     }
 
     async fn get(&self, key: &str, request: GetRequest) -> Result<Bytes> {

@@ -24,6 +24,7 @@ use async_trait::async_trait;
 
 use self::address::Address;
 use self::connections::Connections;
+use self::db::Db;
 use self::txn::SqliteTxn;
 use super::{Engine, EngineProperties, Txn};
 use crate::error::{Error, Result};
@@ -35,7 +36,7 @@ const BATCH: usize = 1000;
 
 pub struct SqliteEngine {
     connections: Arc<Connections>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<Db>>>,
 }
 
 /// Opens the database that a `sqlite3://` address names. Creates the file if it does not exist.
@@ -91,10 +92,13 @@ impl Engine for SqliteEngine {
         let place = self.address().to_owned();
         blocking(move || {
             for thread in threads {
-                thread.join().map_err(|_| Error::Engine {
+                // One connection after the other: only one that is alone when it closes removes the
+                // journal files.
+                let db = thread.join().map_err(|_| Error::Engine {
                     place: place.clone(),
                     cause: "a thread of the engine panicked".to_owned(),
                 })?;
+                drop(db);
             }
             Ok(())
         })

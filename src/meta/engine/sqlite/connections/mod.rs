@@ -50,8 +50,9 @@ impl CommitCounts {
 }
 
 impl Connections {
-    /// Opens the connections and starts their threads. Blocks.
-    pub fn open(address: &Address) -> Result<(Self, Vec<JoinHandle<()>>)> {
+    /// Opens the connections and starts their threads. A thread that ends returns its connection.
+    /// Blocks.
+    pub fn open(address: &Address) -> Result<(Self, Vec<JoinHandle<Db>>)> {
         let writer = Db::open_writer(address)?;
         let connections = Self {
             place: Arc::clone(&address.place),
@@ -63,13 +64,16 @@ impl Connections {
         for _ in 0..reader_count(address) {
             let db = Db::open_reader(address)?;
             let queue = Arc::clone(&connections.reads);
-            threads.push(connections.start("sqlite-read", move || run_reads(&db, &queue))?);
+            threads.push(connections.start("sqlite-read", move || {
+                run_reads(&db, &queue);
+                db
+            })?);
         }
         let (queue, commits) = (Arc::clone(&connections.writes), Arc::clone(&connections.commits));
-        threads.push(
-            connections
-                .start("sqlite-write", move || writer::run_writes(&writer, &queue, &commits))?,
-        );
+        threads.push(connections.start("sqlite-write", move || {
+            writer::run_writes(&writer, &queue, &commits);
+            writer
+        })?);
         Ok((connections, threads))
     }
 
@@ -129,7 +133,11 @@ impl Connections {
         errors::engine_error(&self.place, "the connection is closed")
     }
 
-    fn start(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    fn start(
+        &self,
+        name: &str,
+        body: impl FnOnce() -> Db + Send + 'static,
+    ) -> Result<JoinHandle<Db>> {
         let started = thread::Builder::new().name(name.to_owned()).spawn(body);
         started.map_err(|error| {
             errors::engine_error(&self.place, format!("starting a thread: {error}"))
