@@ -5,7 +5,8 @@
 //!
 //! - [`csi`]: the CSI services, controller and node
 //! - [`cli`]: the subcommands of `jfs-mount`
-//! - [`mounts`]: the volumes that a node has mounted
+//! - [`mounts`]: the PVs that a node has mounted
+//! - [`access`]: a Secret, parsed: where a file system is and how to log in
 //! - [`options`]: mount and format options, by the names of the Go client
 //! - [`volume`]: one volume: metadata, data and mount together
 //! - [`fuse`]: the FUSE protocol and its session with the kernel
@@ -16,16 +17,16 @@
 //! - `tls`: TLS for clients
 //! - [`policy`]: what tenants may name
 //! - [`runtime`]: threads, memory allocator, busy polling
-//! - [`scrape`]: metrics over HTTP
+//! - [`metrics_http`]: metrics over HTTP
 //! - `outage`: log lines at the start and end of an outage
-//! - [`page`]: page-aligned buffers that are reused
+//! - [`buffer_pool`]: page-aligned buffers that are reused
 //! - [`log`]: the log of a program
 //! - [`error`]: the error type and its errno
 //! - [`secret`]: passwords and keys that no log shows
 //! - [`slice`]: slices, as both metadata and data name them
 //! - [`sync`]: locks without poisoning
-//! - `pace`: limits on bytes per second
-//! - `figures`: metrics that are read when they are collected
+//! - `rate_limit`: limits on bytes per second
+//! - `metric_families`: metrics that are read when they are collected
 //! - `descriptors`: limits on file descriptors
 //! - `crc32c`: the checksum of objects and cached blocks
 
@@ -46,7 +47,6 @@ pub mod mounts;
 pub mod object;
 pub mod options;
 mod outage;
-
 pub mod policy;
 mod rate_limit;
 pub mod runtime;

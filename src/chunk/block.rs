@@ -35,7 +35,8 @@ impl SliceRange {
         self.slice.id.is_hole()
     }
 
-    pub fn len(&self) -> usize {
+    /// Bytes of the range.
+    pub fn byte_count(&self) -> usize {
         (self.range.end - self.range.start) as usize
     }
 

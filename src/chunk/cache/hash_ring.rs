@@ -86,7 +86,7 @@ pub fn legacy_owner(key: &str, dirs: usize) -> usize {
     hash as usize % dirs.max(1)
 }
 
-/// MurmurHash3, the 32-bit x86 variant, with seed 0.
+/// `MurmurHash3`, the 32-bit x86 variant, with seed 0.
 fn murmur3(bytes: &[u8]) -> u32 {
     fn scramble(word: u32) -> u32 {
         word.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593)

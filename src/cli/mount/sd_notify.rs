@@ -1,4 +1,4 @@
-//! Notifications to the service manager, as sd_notify(3) sends them.
+//! Notifications to the service manager, as `sd_notify(3)` sends them.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;

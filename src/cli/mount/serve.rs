@@ -229,7 +229,7 @@ impl ServedMount {
             EndReason::Ended(SessionEnd::Unmounted) => info!("unmounted"),
             EndReason::Ended(end) => warn!("the mount ended: {end:?}"),
             EndReason::Lost(error) => {
-                warn!(%error, "this client may not use the volume any more: unmounting")
+                warn!(%error, "this client may not use the volume any more: unmounting");
             }
             EndReason::Abandoned => info!("unmounting"),
         }

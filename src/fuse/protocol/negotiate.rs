@@ -36,7 +36,7 @@ pub struct InitOptions {
     pub writeback_cache: bool,
     /// Direct I/O of one call is sent as several requests at once.
     pub async_dio: bool,
-    /// The kernel checks POSIX ACLs, and wait_until_abandoned the umask to us.
+    /// The kernel checks POSIX ACLs, and leaves the umask to us.
     pub posix_acl: bool,
     /// The file system clears the setuid and setgid bits itself when asked to, and the kernel need
     /// not read capabilities before each write.

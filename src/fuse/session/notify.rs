@@ -35,7 +35,7 @@ pub enum Notification {
     ExpireEntry { dir: Ino, name: Bytes },
     /// A name was removed: watchers of the directory are notified.
     Delete { dir: Ino, ino: Ino, name: Bytes },
-    /// ReadReply to put into the kernel's cache.
+    /// Data to put into the kernel's cache.
     Store { ino: Ino, offset: u64, data: Bytes },
 }
 

@@ -208,10 +208,10 @@ fn join(ranges: &[SliceRange], read: Vec<Bytes>) -> Result<Vec<Bytes>> {
     let mut joined = Vec::with_capacity(ranges.len());
     for one in ranges {
         if one.is_hole() {
-            joined.extend(zeros(one.len()));
+            joined.extend(zeros(one.byte_count()));
             continue;
         }
-        let mut missing = one.len();
+        let mut missing = one.byte_count();
         while missing > 0 {
             let buffer = read.next().filter(|buffer| buffer.len() <= missing).ok_or_else(|| {
                 Error::damaged(format!("slice {}", one.slice.id), "unexpected length read")

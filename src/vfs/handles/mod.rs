@@ -40,7 +40,7 @@ pub enum Handle {
 /// An open file.
 pub struct FileHandle {
     pub reader: Reader,
-    /// OpenHandle on behalf of another process: which ranges were locked through it is unknown.
+    /// Opened on behalf of another process: which ranges were locked through it is unknown.
     pub rebuilt: bool,
     /// Owners that have locked ranges through it.
     lockers: Mutex<HashSet<u64>>,

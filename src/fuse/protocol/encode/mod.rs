@@ -179,7 +179,7 @@ impl ReplyBody for Offset {
     }
 }
 
-/// StatfsReply and inodes of the volume.
+/// Space and inodes of the volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatfsReply {
     pub block_size: u32,

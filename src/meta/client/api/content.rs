@@ -152,7 +152,7 @@ impl Meta {
             match self.run(&op).await? {
                 RangeOutcome::Done(attr) => return Ok(attr),
                 RangeOutcome::NeedChunks(attr) => {
-                    present = Some(self.existing_chunks(ino, attr, 0).await?)
+                    present = Some(self.existing_chunks(ino, attr, 0).await?);
                 }
             }
         }
@@ -190,7 +190,7 @@ impl Meta {
             match self.run(&op).await? {
                 RangeOutcome::Done(attr) => return Ok(attr),
                 RangeOutcome::NeedChunks(attr) => {
-                    present = Some(self.existing_chunks(ino, attr, length).await?)
+                    present = Some(self.existing_chunks(ino, attr, length).await?);
                 }
             }
         }

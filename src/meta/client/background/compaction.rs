@@ -242,7 +242,7 @@ impl Meta {
             Ok(true) => drop(self.delete_slices(vec![slice]).await),
             Ok(false) => {}
             Err(error) => {
-                warn!(slice = slice.id.0, %error, "cannot record an unused slice: its objects are leaked")
+                warn!(slice = slice.id.0, %error, "cannot record an unused slice: its objects are leaked");
             }
         }
     }

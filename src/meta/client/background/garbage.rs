@@ -146,7 +146,7 @@ impl Meta {
                 Ok(()) => done += 1,
                 Err(Error::Interrupted) => return done,
                 Err(error) => {
-                    warn!(ino = ino.0, %error, "cannot delete the data of a removed file: the job will retry")
+                    warn!(ino = ino.0, %error, "cannot delete the data of a removed file: the job will retry");
                 }
             }
         }

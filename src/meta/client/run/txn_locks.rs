@@ -1,4 +1,4 @@
-//! TxnLocks: striped in-process turns, so that the engine sees few conflicts.
+//! Locks that order the operations of this process, so that the engine sees few conflicts.
 
 use std::hash::{BuildHasher, Hash};
 

@@ -94,7 +94,7 @@ impl ControlHandle {
                 Request::Clone(request) => context.clone_tree(&caller, request, reply).await,
                 Request::Summary(request) => context.summary(&caller, request, reply).await,
                 Request::Compact { ino, threads } => {
-                    context.compact(&caller, ino, threads, reply).await
+                    context.compact(&caller, ino, threads, reply).await;
                 }
             }
         };

@@ -152,7 +152,7 @@ impl ControlContext {
                 }
             }
             Err(error) => {
-                warn!(slice = stored.id.0, %error, "cannot read the attributes of an object")
+                warn!(slice = stored.id.0, %error, "cannot read the attributes of an object");
             }
         }
     }

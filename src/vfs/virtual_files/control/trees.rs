@@ -59,7 +59,7 @@ impl ControlContext {
             Ok(()) => info!(src, dir, %name, uid = caller.uid, "cloned a tree"),
             Err(error) if error.is_fault() => warn!(src, dir, %name, %error, "cannot clone a tree"),
             Err(error) => {
-                debug!(src, dir, %name, uid = caller.uid, %error, "refused to clone a tree")
+                debug!(src, dir, %name, uid = caller.uid, %error, "refused to clone a tree");
             }
         }
         // The kernel may have cached that the name does not exist.
