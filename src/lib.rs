@@ -23,7 +23,7 @@
 //! - [`log`]: the log of a program
 //! - [`error`]: the error type and its errno
 //! - [`secret`]: passwords and keys that no log shows
-//! - [`slice`]: slices, as both metadata and data name them
+//! - [`mod@slice`]: slices, as both metadata and data name them
 //! - [`sync`]: locks without poisoning
 //! - `rate_limit`: limits on bytes per second
 //! - `metric_families`: metrics that are read when they are collected

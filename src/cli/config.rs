@@ -1,12 +1,12 @@
 //! `config`: shows the setting of a volume, or changes the given options and nothing else.
 
 use std::fmt::Display;
-use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
 
+use crate::cli::confirm::confirm;
 use crate::meta::record::version::Version;
 use crate::meta::record::{SessionInfo, Setting};
 use crate::meta::{Meta, Options};
@@ -303,13 +303,17 @@ impl Config {
         let too_small = (new.capacity > 0 && used >= new.capacity)
             || (new.inodes > 0 && stat.used_inodes >= new.inodes);
         if shrinks && too_small {
-            self.ask(&format!(
+            let warning = format!(
                 "The new limits are below what is used: {used} of {} bytes, {} of {} inodes.",
                 new.capacity, stat.used_inodes, new.inodes
-            ))?;
+            );
+            confirm(&warning, self.yes)?;
         }
         if old.trash_days > 0 && new.trash_days == 0 {
-            self.ask("The trash will be emptied, and files removed from now on are gone at once.")?;
+            confirm(
+                "The trash will be emptied, and files removed from now on are gone at once.",
+                self.yes,
+            )?;
         }
         let versions = |setting: &Setting| {
             (setting.min_client_version.clone(), setting.max_client_version.clone())
@@ -336,22 +340,10 @@ impl Config {
         if refused_clients.is_empty() {
             return Ok(());
         }
-        self.ask(&format!("These clients will be refused:\n{}", refused_clients.join("\n")))
-    }
-
-    fn ask(&self, warning: &str) -> anyhow::Result<()> {
-        eprintln!("{warning}");
-        if self.yes {
-            return Ok(());
-        }
-        eprint!("Proceed anyway? [y/N]: ");
-        std::io::stderr().flush()?;
-        let mut answer = String::new();
-        std::io::stdin().lock().read_line(&mut answer)?;
-        match answer.trim().to_lowercase().as_str() {
-            "y" | "yes" => Ok(()),
-            _ => bail!("nothing was changed"),
-        }
+        confirm(
+            &format!("These clients will be refused:\n{}", refused_clients.join("\n")),
+            self.yes,
+        )
     }
 }
 

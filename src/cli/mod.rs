@@ -5,16 +5,18 @@
 
 mod bench;
 mod config;
-mod control_client;
+mod confirm;
+mod control;
+mod destroy;
 mod exit;
 mod format;
-mod info;
 mod mount;
+mod profile;
 mod program;
 mod progress;
 mod quota;
 mod relaunch;
-mod rmr;
+mod restore;
 mod stats;
 mod stats_file;
 mod status;
@@ -84,9 +86,23 @@ enum Command {
     /// Manage quotas of directories, users and groups
     Quota(quota::Quota),
     /// Show what a mount knows about a path or an inode
-    Info(info::Info),
+    Info(control::info::Info),
     /// Remove directory trees of a mount
-    Rmr(rmr::Rmr),
+    Rmr(control::rmr::Rmr),
+    /// Read files of a mount into its block cache
+    Warmup(control::warmup::Warmup),
+    /// Clone a file or directory tree of a mount without copying its data
+    Clone(control::clone::Clone),
+    /// Merge the slices of files of a mount
+    Compact(control::compact::Compact),
+    /// Show the largest entries of a directory tree of a mount
+    Summary(control::summary::Summary),
+    /// Show which operations a mount carries out and how long they take
+    Profile(profile::Profile),
+    /// Move removed files out of the trash
+    Restore(restore::Restore),
+    /// Delete a volume
+    Destroy(destroy::Destroy),
     /// Show the activity of a mount, second by second
     Stats(stats::Stats),
     /// Mount a volume
@@ -128,6 +144,13 @@ impl Cli {
             Command::Quota(command) => command.run().await,
             Command::Info(command) => command.run().await,
             Command::Rmr(command) => command.run().await,
+            Command::Warmup(command) => command.run().await,
+            Command::Clone(command) => command.run().await,
+            Command::Compact(command) => command.run().await,
+            Command::Summary(command) => command.run().await,
+            Command::Profile(command) => command.run().await,
+            Command::Restore(command) => command.run().await,
+            Command::Destroy(command) => command.run().await,
             Command::Stats(command) => command.run().await,
             Command::Mount(command) => {
                 if parent.is_none() {

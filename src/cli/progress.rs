@@ -103,6 +103,34 @@ impl Bar {
     }
 }
 
+/// Work of unknown size: a line of text that changes.
+pub struct Activity {
+    line: ProgressBar,
+    printed: Instant,
+}
+
+impl Activity {
+    pub fn new() -> Self {
+        let line = ProgressBar::new_spinner();
+        line.enable_steady_tick(Duration::from_millis(100));
+        Self { line, printed: Instant::now() }
+    }
+
+    /// Shows the text on a terminal, otherwise prints it every ten seconds.
+    pub fn show(&mut self, text: impl FnOnce() -> String) {
+        if !self.line.is_hidden() {
+            self.line.set_message(text());
+        } else if self.printed.elapsed() >= LINE_INTERVAL {
+            eprintln!("{}", text());
+            self.printed = Instant::now();
+        }
+    }
+
+    pub fn finish(self) {
+        self.line.finish_and_clear();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -152,7 +152,7 @@ const INSIDE: &[(&str, &[&str])] = &[
 
 /// What subcommands share; of the rest of `cli`, none knows another.
 const SHARED_BY_COMMANDS: &[&str] =
-    &["control_client", "exit", "progress", "relaunch", "stats_file", "table"];
+    &["confirm", "exit", "progress", "relaunch", "stats_file", "table"];
 
 /// An operation is written once for all of them.
 const STORES: &[&str] =

@@ -24,6 +24,7 @@ mod mapped;
 mod names;
 mod open;
 mod options;
+mod our_tools;
 mod outage;
 mod process;
 mod tools;

@@ -41,7 +41,7 @@ pub trait Txn: Send {
     }
 
     /// Assumes that entries of a directory are as a listing returned them, without asking the
-    /// store, guarded as in [`Txn::suppose`]. Returns false, and adds no guards, if they must be
+    /// store, guarded as in [`Txn::speculate`]. Returns false, and adds no guards, if they must be
     /// read instead.
     fn speculate_entries(&mut self, dir: Ino, listed: &[(Name, Entry)]) -> bool {
         let _ = (dir, listed);

@@ -54,7 +54,7 @@ impl ReplyBody for () {
 pub struct OpenReply {
     pub fh: Fh,
     pub flags: FopenFlags,
-    /// With [`FopenFlags::FOPEN_PASSTHROUGH`]: the [`Backing`](super::Backing) that reads and
+    /// With [`FopenFlags::FOPEN_PASSTHROUGH`]: the [`Backing`](crate::fuse::Backing) that reads and
     /// writes go to.
     pub backing: Option<u32>,
 }

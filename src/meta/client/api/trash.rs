@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use tokio::sync::Mutex;
+use tracing::warn;
 
 use crate::error::{Error, Result};
 use crate::meta::client::Meta;
@@ -133,9 +134,9 @@ impl Meta {
     }
 
     /// Moves the entries of an hour directory back: into directories that are in the same hour
-    /// directory, or with `put_back` to where they were removed from.
-    pub async fn restore(&self, hour: &Name, put_back: bool) -> Result<Restored> {
-        const AT_ONCE: usize = 10;
+    /// directory, or with `put_back` to where they were removed from. Moves `at_once` entries at a
+    /// time.
+    pub async fn restore(&self, hour: &Name, put_back: bool, at_once: usize) -> Result<Restored> {
         let entry = self.trash_entry(hour).await?.ok_or(Error::NotFound)?;
         let mut entries = Vec::new();
         let mut listing = self.list(entry.ino, false);
@@ -159,12 +160,15 @@ impl Meta {
                 match self.rename(&caller, from, to, RenameMode::Restore).await {
                     Ok(_) => RestoreOutcome::Restored,
                     Err(Error::Exists) => RestoreOutcome::Conflict,
-                    Err(_) => RestoreOutcome::Failed,
+                    Err(error) => {
+                        warn!(entry = %kept.name, %error, "cannot restore an entry of the trash");
+                        RestoreOutcome::Failed
+                    }
                 }
             }
         });
         let mut restored = Restored::default();
-        let mut outcomes = outcomes.buffer_unordered(AT_ONCE);
+        let mut outcomes = outcomes.buffer_unordered(at_once.max(1));
         while let Some(outcome) = outcomes.next().await {
             match outcome {
                 RestoreOutcome::Restored => restored.restored += 1,

@@ -60,6 +60,11 @@ pub struct WarmupRequest {
 pub struct Paths(Bytes);
 
 impl Paths {
+    /// Joins paths, which must not contain a newline.
+    pub fn new(paths: &[Vec<u8>]) -> Self {
+        Self(paths.join(&b'\n').into())
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = Bytes> {
         self.0.split(|byte| *byte == b'\n').map(|path| self.0.slice_ref(path))
     }
@@ -162,6 +167,39 @@ impl InfoRequest {
     pub fn encode_legacy(&self) -> Vec<u8> {
         let flags = [self.recursive, self.raw].map(u8::from);
         [&self.ino.0.to_be_bytes()[..], &flags].concat()
+    }
+}
+
+impl WarmupRequest {
+    /// Encodes the body. Fails with [`Error::Invalid`] if the paths exceed 4 GiB.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let length = u32::try_from(self.paths.0.len()).map_err(|_| Error::Invalid)?;
+        let action = match self.action {
+            CacheAction::Warm => 0,
+            CacheAction::Evict => 1,
+            CacheAction::Check => 2,
+        };
+        let tail = [u8::from(self.background), action];
+        let threads = self.threads.to_be_bytes();
+        Ok([&length.to_be_bytes()[..], &self.paths.0, &threads, &tail].concat())
+    }
+}
+
+impl CloneRequest {
+    /// Encodes the body. Fails with [`Error::NameTooLong`] if the name exceeds 255 bytes.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let length = u8::try_from(self.name.len()).map_err(|_| Error::NameTooLong)?;
+        let inodes = [self.src, self.src_dir, self.dst_dir].map(|ino| ino.0.to_be_bytes());
+        let mode = if self.preserve { PRESERVE } else { 0 };
+        let tail = [mode, self.threads];
+        Ok([&inodes.concat()[..], &[length], &self.name, &self.umask.to_be_bytes(), &tail].concat())
+    }
+}
+
+impl SummaryRequest {
+    pub fn encode(&self) -> Vec<u8> {
+        let tail = [self.depth, self.top, u8::from(self.strict)];
+        [&self.ino.0.to_be_bytes()[..], &tail].concat()
     }
 }
 
@@ -283,6 +321,30 @@ mod tests {
             (1009, b"\0\0\0\0\0\0\0\x05"),
         ] {
             assert!(matches!(parse(op, body), Err(Error::Invalid)), "{op} {body:?}");
+        }
+    }
+
+    #[test]
+    fn encoded_requests_are_parsed_to_themselves() {
+        let clone = CloneRequest {
+            src: Ino(5),
+            src_dir: Ino(2),
+            dst_dir: Ino(3),
+            name: "c".into(),
+            umask: 0o22,
+            preserve: true,
+            threads: 4,
+        };
+        let body = Bytes::from(clone.encode().unwrap());
+        assert_eq!(Request::parse(opcode::CLONE, body).unwrap(), Request::Clone(clone));
+        let summary = SummaryRequest { ino: Ino(7), depth: 1, top: 2, strict: true };
+        let body = Bytes::from(summary.encode());
+        assert_eq!(Request::parse(opcode::SUMMARY, body).unwrap(), Request::Summary(summary));
+        for action in [CacheAction::Warm, CacheAction::Evict, CacheAction::Check] {
+            let paths = Paths::new(&[b"/a".to_vec(), b"/b".to_vec()]);
+            let warmup = WarmupRequest { paths, threads: 50, background: true, action };
+            let body = Bytes::from(warmup.encode().unwrap());
+            assert_eq!(Request::parse(opcode::WARMUP, body).unwrap(), Request::Warmup(warmup));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The reply to an info request. A list without entries is `null`, except for the lists of locks.
 #[derive(Debug, Serialize, Deserialize)]
@@ -115,7 +115,13 @@ pub struct WarmupResponse {
     pub slice_count: u64,
     pub total_bytes: u64,
     pub miss_bytes: u64,
+    /// Bytes by cache directory. The Go client may send `null` for none.
+    #[serde(deserialize_with = "null_as_empty")]
     pub locations: BTreeMap<String, u64>,
+}
+
+fn null_as_empty<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, u64>, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// The reply to a summary request.

@@ -1,4 +1,11 @@
-//! Requests to a mount through its `.control` file, ours or the Go client's.
+//! Commands that a mount carries out, through its `.control` file: ours or the Go client's.
+
+pub mod clone;
+pub mod compact;
+pub mod info;
+pub mod rmr;
+pub mod summary;
+pub mod warmup;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};

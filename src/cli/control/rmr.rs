@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::control_client::{ControlClient, ReplyEnd, describe_errno};
+use super::{ControlClient, ReplyEnd, describe_errno};
 use crate::meta::Ino;
 use crate::vfs::control_protocol::{RemoveRequest, opcode};
 

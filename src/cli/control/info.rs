@@ -9,8 +9,8 @@ use clap::Args;
 use nix::errno::Errno;
 use serde_json::Value;
 
-use super::control_client::{ControlClient, ReplyEnd, describe_errno};
-use super::table;
+use super::{ControlClient, ReplyEnd, describe_errno};
+use crate::cli::table;
 use crate::meta::Ino;
 use crate::vfs::control_protocol::{
     InfoObject, InfoRequest, InfoResponse, InfoSummary, InfoTier, opcode,

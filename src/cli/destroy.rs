@@ -1,0 +1,146 @@
+//! `destroy`: deletes a volume, its objects first and its metadata last.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use futures::{StreamExt, stream};
+use tracing::{info, warn};
+
+use crate::cli::confirm::confirm;
+use crate::cli::progress::Activity;
+use crate::cli::table;
+use crate::error::Error;
+use crate::meta::record::SessionInfo;
+use crate::meta::{Ino, Meta, Options};
+use crate::object::{self, ObjectStore};
+use crate::volume::storage::{Overrides, spec};
+
+/// Objects of one page of a listing.
+const PAGE: usize = 1000;
+/// Objects deleted at once.
+const AT_ONCE: usize = 32;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  Delete a volume for good:
+    jfs-mount destroy redis://localhost/1 e94d66a8-2339-4abd-b8d8-6812df737892")]
+pub struct Destroy {
+    /// Address of the metadata
+    #[arg(value_name = "META-URL")]
+    meta: String,
+    /// UUID of the volume, as `status` shows it
+    #[arg(value_name = "UUID")]
+    uuid: String,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+    /// Do not check for sessions and do not ask; do without the objects if the bucket is missing
+    #[arg(long)]
+    force: bool,
+}
+
+impl Destroy {
+    pub async fn run(self) -> anyhow::Result<()> {
+        let meta = Meta::attach(&self.meta, Options::default()).await?;
+        let place = meta.engine().address().to_owned();
+        let Some(mut setting) = meta.stored_setting().await? else {
+            bail!("there is no volume in {place}");
+        };
+        if setting.uuid != self.uuid {
+            bail!("the volume in {place} has the UUID {}, not {}", setting.uuid, self.uuid);
+        }
+        setting.decrypt()?;
+        let store = object::open(&spec(&setting, &Overrides::from_environment()?)?)?;
+        if !self.force {
+            self.check_sessions(&meta).await?;
+            let stat = meta.statfs(Ino::ROOT).await?;
+            eprintln!(" volume name: {}", setting.name);
+            eprintln!(" volume UUID: {}", setting.uuid);
+            eprintln!("data storage: {}", store.place());
+            eprintln!("  used bytes: {}", stat.total - stat.available);
+            eprintln!(" used inodes: {}", stat.used_inodes);
+            let warning = format!(
+                "All objects in {} and all metadata in {place} will be deleted for good.",
+                store.place()
+            );
+            confirm(&warning, self.yes)?;
+        }
+        let deleted = match delete_objects(store.as_ref()).await {
+            Err(cause) if self.force && is_missing_bucket(&cause) => {
+                warn!("{cause:#}: only the metadata is deleted");
+                0
+            }
+            other => other?,
+        };
+        // With its metadata gone nobody could find an object that is left.
+        meta.engine().wipe().await?;
+        meta.close().await?;
+        info!(objects = deleted, "volume {} is destroyed", setting.name);
+        println!("deleted {deleted} objects and the metadata of volume {}", setting.name);
+        Ok(())
+    }
+
+    async fn check_sessions(&self, meta: &Meta) -> anyhow::Result<()> {
+        meta.clean_stale_sessions().await?;
+        let sessions = meta.engine().sessions().await?;
+        if sessions.is_empty() {
+            return Ok(());
+        }
+        let mut rows = vec![["SID", "HostName", "MountPoint"].map(str::to_owned).to_vec()];
+        for session in &sessions {
+            let info: SessionInfo = serde_json::from_slice(&session.info).unwrap_or_default();
+            rows.push(vec![session.sid.0.to_string(), info.host_name, info.mount_point]);
+        }
+        let mut text = format!("{} sessions are active; close them first:\n", sessions.len());
+        // Writing to a string does not fail.
+        let _ = write!(text, "{}", table::render(&rows));
+        bail!(text)
+    }
+}
+
+/// Deletes every object, and fails if one is left.
+async fn delete_objects(store: &dyn ObjectStore) -> anyhow::Result<u64> {
+    let (deleted, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let mut activity = Activity::new();
+    let mut after = String::new();
+    loop {
+        let page = store
+            .list("", &after, PAGE)
+            .await
+            .with_context(|| format!("cannot list {}", store.place()))?;
+        let Some(last) = page.last() else { break };
+        after.clone_from(&last.key);
+        let is_last = page.len() < PAGE;
+        let deletions = stream::iter(page).map(|object| async {
+            let object = object;
+            match store.delete(&object.key).await {
+                Ok(()) => deleted.fetch_add(1, Ordering::Relaxed),
+                Err(error) => {
+                    warn!(key = object.key, %error, "cannot delete an object");
+                    failed.fetch_add(1, Ordering::Relaxed)
+                }
+            }
+        });
+        deletions.buffer_unordered(AT_ONCE).for_each(|_| std::future::ready(())).await;
+        let count = deleted.load(Ordering::Relaxed);
+        activity.show(|| format!("{count} objects deleted"));
+        if is_last {
+            break;
+        }
+    }
+    activity.finish();
+    match failed.into_inner() {
+        0 => Ok(deleted.into_inner()),
+        left => bail!(
+            "{left} objects of {} were not deleted, so the metadata stays; run this again",
+            store.place()
+        ),
+    }
+}
+
+fn is_missing_bucket(cause: &anyhow::Error) -> bool {
+    matches!(cause.downcast_ref::<Error>(), Some(Error::NotFound))
+}
