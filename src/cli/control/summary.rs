@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn an_errno_of_the_reply_is_an_error() {
-        let reply = br#"{"Errno":13,"Tree":{"Path":"","Type":2,"Size":0,"Files":0,"Dirs":0}}"#;
+        let reply =
+            br#"{"Errno":13,"Tree":{"Inode":1,"Path":"","Type":2,"Size":0,"Files":0,"Dirs":0}}"#;
         assert_eq!(parse(reply).unwrap_err().to_string(), "permission denied");
     }
 }

@@ -69,7 +69,9 @@ fn call_in(dir: &File, op: u32, body: &[u8]) -> Vec<u8> {
     const EINTR: [u8; 1] = [4];
     loop {
         let response = call_once(dir, op, body);
-        if response != EINTR {
+        // The reply to an info request has the error in its JSON.
+        let is_interrupted_info = response.windows(11).any(|part| part == b"interrupted");
+        if response != EINTR && !is_interrupted_info {
             return response;
         }
     }
@@ -216,7 +218,8 @@ fn a_deep_tree_of_one_volume_is_processed_while_others_are_served() {
         let bottom = at.metadata().unwrap().ino();
         let top = ino(&top);
         let response = call(mine, INFO, &bottom.to_be_bytes());
-        assert!(String::from_utf8_lossy(&response).contains("\"Failed\":false"));
+        let shown = String::from_utf8_lossy(&response);
+        assert!(shown.contains("\"Failed\":false"), "{shown}");
         let number = [&top.to_be_bytes()[..], &[0, 4]].concat();
         assert_eq!(call(mine, COMPACT, &number), [0]);
         assert_eq!(call(mine, FILL, &fill("/deep"))[0], 0xFF);
