@@ -11,7 +11,6 @@ use tracing::{info, warn};
 use crate::cli::confirm::confirm;
 use crate::cli::progress::Activity;
 use crate::cli::table;
-use crate::error::Error;
 use crate::meta::record::SessionInfo;
 use crate::meta::{Ino, Meta, Options};
 use crate::object::{self, ObjectStore};
@@ -37,7 +36,7 @@ pub struct Destroy {
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
-    /// Do not check for sessions and do not ask; do without the objects if the bucket is missing
+    /// Do not check for sessions and do not ask
     #[arg(long)]
     force: bool,
 }
@@ -68,14 +67,8 @@ impl Destroy {
             );
             confirm(&warning, self.yes)?;
         }
-        let deleted = match delete_objects(store.as_ref()).await {
-            Err(cause) if self.force && is_missing_bucket(&cause) => {
-                warn!("{cause:#}: only the metadata is deleted");
-                0
-            }
-            other => other?,
-        };
-        // With its metadata gone nobody could find an object that is left.
+        let deleted = delete_objects(store.as_ref()).await?;
+        // Last: without metadata, an object that is left could not be attributed to a volume.
         meta.engine().wipe().await?;
         meta.close().await?;
         info!(objects = deleted, "volume {} is destroyed", setting.name);
@@ -139,8 +132,4 @@ async fn delete_objects(store: &dyn ObjectStore) -> anyhow::Result<u64> {
             store.place()
         ),
     }
-}
-
-fn is_missing_bucket(cause: &anyhow::Error) -> bool {
-    matches!(cause.downcast_ref::<Error>(), Some(Error::NotFound))
 }

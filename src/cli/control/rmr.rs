@@ -4,18 +4,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{ControlClient, ReplyEnd, describe_errno};
+use crate::cli::progress::Activity;
 use crate::meta::Ino;
 use crate::vfs::control_protocol::{RemoveRequest, opcode};
-
-/// Between two lines of progress, if stderr is not a terminal.
-const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 pub struct Rmr {
@@ -47,10 +43,15 @@ impl Rmr {
         let (dir, name) = split_path(path)?;
         let found = dir.metadata().with_context(|| format!("cannot stat {}", dir.display()))?;
         let mut client = ControlClient::open(&dir)?;
-        let mut progress = RemovalProgress::new(path);
+        let mut activity = Activity::new();
+        let mut count = 0;
         let body = body(found.ino(), name, self.skip_trash, self.threads)?;
-        let reply = client.request(opcode::REMOVE, &body, |count, _| progress.update(count)).await;
-        let count = progress.finish();
+        let reply = client.request(opcode::REMOVE, &body, |removed, _| {
+            count = removed;
+            activity.show(|| format!("{}: {removed} entries removed so far", path.display()));
+        });
+        let reply = reply.await;
+        activity.finish();
         match reply.with_context(|| format!("cannot remove {}", path.display()))? {
             ReplyEnd::Done => Ok(count),
             ReplyEnd::Failed(errno) => {
@@ -79,42 +80,6 @@ fn split_path(path: &Path) -> anyhow::Result<(PathBuf, Vec<u8>)> {
 fn body(dir: u64, name: Vec<u8>, skip_trash: bool, threads: u8) -> anyhow::Result<Vec<u8>> {
     let request = RemoveRequest { dir: Ino(dir), name: name.into(), skip_trash, threads };
     request.encode().context("the name is too long")
-}
-
-/// Progress: a bar on a terminal, otherwise a line every ten seconds.
-struct RemovalProgress {
-    bar: ProgressBar,
-    path: String,
-    count: u64,
-    printed: Instant,
-}
-
-impl RemovalProgress {
-    fn new(path: &Path) -> Self {
-        let bar = ProgressBar::new_spinner();
-        if let Ok(style) = ProgressStyle::with_template(
-            "{spinner} {prefix}: {human_pos} entries removed, {per_sec}, {elapsed}",
-        ) {
-            bar.set_style(style);
-        }
-        bar.set_prefix(path.display().to_string());
-        bar.enable_steady_tick(Duration::from_millis(100));
-        Self { bar, path: path.display().to_string(), count: 0, printed: Instant::now() }
-    }
-
-    fn update(&mut self, count: u64) {
-        self.count = count;
-        self.bar.set_position(count);
-        if self.bar.is_hidden() && self.printed.elapsed() >= LINE_INTERVAL {
-            eprintln!("{}: {count} entries removed so far", self.path);
-            self.printed = Instant::now();
-        }
-    }
-
-    fn finish(self) -> u64 {
-        self.bar.finish_and_clear();
-        self.count
-    }
 }
 
 #[cfg(test)]
