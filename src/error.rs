@@ -103,6 +103,10 @@ pub enum Error {
     /// effect.
     #[error("{place}: the outcome of {what} is unknown: {cause}")]
     Unknown { place: String, what: &'static str, cause: String },
+    /// Data that a write had accepted is gone: the process that served the mount died before it was
+    /// stored.
+    #[error("written data was lost when the process that served the mount died")]
+    WritesLost,
     /// A defect of this program: a task panicked, or an invariant does not hold.
     #[error("internal error while {action}: {cause}")]
     Internal { action: &'static str, cause: String },
@@ -165,6 +169,7 @@ impl Error {
             | Self::MissingBlock { .. }
             | Self::Contended(_)
             | Self::Unknown { .. }
+            | Self::WritesLost
             | Self::Internal { .. } => Errno::EIO,
         }
     }

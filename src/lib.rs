@@ -20,6 +20,7 @@
 //! - [`metrics_http`]: metrics over HTTP
 //! - `outage`: log lines at the start and end of an outage
 //! - [`buffer_pool`]: page-aligned buffers that are reused
+//! - [`ledger`]: what the next process must know if this one dies
 //! - [`log`]: the log of a program
 //! - [`error`]: the error type and its errno
 //! - [`secret`]: passwords and keys that no log shows
@@ -39,6 +40,7 @@ pub mod csi;
 mod descriptors;
 pub mod error;
 pub mod fuse;
+pub mod ledger;
 pub mod log;
 pub mod meta;
 mod metric_families;

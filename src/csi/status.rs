@@ -42,6 +42,7 @@ pub fn code(error: &Error) -> Code {
         | Error::MissingBlock { .. }
         | Error::BrokenPipe
         | Error::Unknown { .. }
+        | Error::WritesLost
         | Error::Internal { .. } => Code::Internal,
     }
 }

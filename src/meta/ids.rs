@@ -1,10 +1,12 @@
 //! Identities: inode, session, lock owner, entry name, caller.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::error::{Error, Result};
+use crate::ledger::{Intent, RequestRecord};
 
 /// An inode number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -133,16 +135,19 @@ pub struct Caller {
     pub pid: u32,
     /// Whether this client checks permissions; otherwise the kernel has done so.
     pub check: bool,
+    /// The record of the request, if it changes something and must survive this process.
+    pub request: Option<Arc<RequestRecord>>,
 }
 
 impl Caller {
     /// Root; nothing is checked.
     pub fn root() -> Self {
-        Self { uid: 0, gid: 0, gids: Vec::new(), pid: std::process::id(), check: false }
+        Self::user(0, 0)
     }
 
     pub fn user(uid: u32, gid: u32) -> Self {
-        Self { uid, gid, gids: Vec::new(), pid: std::process::id(), check: false }
+        let (gids, pid) = (Vec::new(), std::process::id());
+        Self { uid, gid, gids, pid, check: false, request: None }
     }
 
     pub fn is_root(&self) -> bool {
@@ -151,6 +156,18 @@ impl Caller {
 
     pub fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.gids.contains(&gid)
+    }
+
+    /// Records what the request is about to commit.
+    pub fn intend(&self, intent: Intent) {
+        if let Some(request) = &self.request {
+            request.intend(intent);
+        }
+    }
+
+    /// Returns what an earlier process was about to commit for the same request, and may have.
+    pub fn earlier_intent(&self) -> Option<Intent> {
+        self.request.as_ref()?.earlier()
     }
 }
 

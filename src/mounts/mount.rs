@@ -191,7 +191,7 @@ async fn mount(
         vfs: VfsOptions { content, hide_internal: true, ..vfs },
         mount: args.fuse.mount(&setting, args.is_read_only(), false),
         init: args.fuse.init_options(&setting),
-        session: SessionOptions { memory: Arc::clone(&shared.requests) },
+        session: SessionOptions { memory: Arc::clone(&shared.requests), ledger: None },
         memory: shared.tables.share(TABLES_FLOOR, shared.tables.capacity() / 4),
         visibility: shared.visibility,
         config: config_file(request, meta, point)?,

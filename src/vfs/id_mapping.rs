@@ -43,10 +43,10 @@ impl IdMapping {
     pub fn caller(&self, uid: u32, gid: u32, pid: u32) -> Caller {
         let squash = self.all_squash.or(self.root_squash.filter(|_| uid == 0));
         if let Some(Squash { uid, gid }) = squash {
-            return Caller { uid, gid, gids: Vec::new(), pid, check: true };
+            return Caller { uid, gid, gids: Vec::new(), pid, check: true, request: None };
         }
         let gids = if self.check && uid != 0 { self.groups(uid, gid, pid) } else { Vec::new() };
-        Caller { uid, gid, gids, pid, check: self.check }
+        Caller { uid, gid, gids, pid, check: self.check, request: None }
     }
 
     fn groups(&self, uid: u32, gid: u32, pid: u32) -> Vec<u32> {

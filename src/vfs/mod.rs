@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use crate::chunk::Budget;
 use crate::error::Result;
+use crate::ledger::Ledger;
 use crate::meta::record::Attr;
 use crate::meta::{Caller, Ino, Meta};
 use crate::rate_limit::RateLimit;
@@ -63,6 +64,10 @@ pub struct Vfs {
     virtual_files: Arc<VirtualFiles>,
     invalidator: Arc<Invalidator>,
     handles: Handles,
+    /// Serialises the rebuilding of handles, which is rare.
+    rebuilding: tokio::sync::Mutex<()>,
+    /// What the next process must know, if there can be one.
+    ledger: Option<Arc<Ledger>>,
     /// For the state of open directories.
     memory: Arc<Budget>,
     kernel_view: KernelView,
@@ -91,16 +96,20 @@ pub struct VfsParts {
     pub options: VfsOptions,
     /// For handles and their state.
     pub memory: Arc<Budget>,
+    /// What the next process must know, if there can be one.
+    pub ledger: Option<Arc<Ledger>>,
 }
 
 impl Vfs {
     pub fn new(parts: VfsParts) -> Arc<Self> {
         let VfsParts { root, meta, content, virtual_files, invalidator, log, .. } = parts;
-        let VfsParts { metrics, options, memory, .. } = parts;
+        let VfsParts { metrics, options, memory, ledger, .. } = parts;
         Arc::new(Self {
             root,
             id_mapping: IdMapping::new(&options),
-            handles: Handles::new(Arc::clone(&memory)),
+            handles: Handles::new(Arc::clone(&memory), ledger.clone()),
+            rebuilding: tokio::sync::Mutex::default(),
+            ledger,
             memory,
             kernel_view: KernelView::default(),
             lockers: Mutex::default(),

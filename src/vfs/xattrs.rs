@@ -56,7 +56,13 @@ impl Vfs {
         let mode = XattrMode::from_flags(flags)?;
         let Some(kind) = self.changeable(ino, name)? else {
             check_namespace(name)?;
-            return self.meta.set_xattr(ino, name, value, mode).await;
+            let set = self.meta.set_xattr(ino, name, value, mode).await;
+            let is_repeated = caller.request.as_ref().is_some_and(|it| it.is_repeated());
+            if matches!(set, Err(Error::Exists)) && is_repeated {
+                // An earlier process may have set it, for the same request.
+                return if self.meta.xattr(ino, name).await? == value { Ok(()) } else { set };
+            }
+            return set;
         };
         let rule = AclRule::from_xattr(value)?;
         self.meta.set_facl(caller, ino, kind, &rule).await?;
@@ -72,7 +78,15 @@ impl Vfs {
                 self.invalidator.invalidate_attr(ino);
                 Ok(())
             }
-            None => or_foreign(name, self.meta.remove_xattr(ino, name).await),
+            None => {
+                let removed = or_foreign(name, self.meta.remove_xattr(ino, name).await);
+                let is_repeated = caller.request.as_ref().is_some_and(|it| it.is_repeated());
+                match removed {
+                    // An earlier process may have removed it, for the same request.
+                    Err(Error::NoAttribute) if is_repeated => Ok(()),
+                    removed => removed,
+                }
+            }
         }
     }
 

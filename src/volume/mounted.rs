@@ -1,6 +1,7 @@
 //! A mount of a volume: everything between the kernel and the stores, from start to end. A volume
 //! may have several mounts.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,10 @@ use super::Volume;
 use crate::chunk::Budget;
 use crate::error::{Result, joined};
 use crate::fuse::{
-    InitOptions, Mount, MountOptions, Session, SessionEnd, SessionOptions, Unmount, VfsAdapter,
+    InitOptions, Mount, MountMethod, MountOptions, Negotiated, Session, SessionEnd, SessionOptions,
+    Unmount, VfsAdapter,
 };
+use crate::ledger::Ledger;
 use crate::meta::Ino;
 use crate::vfs::{
     AccessLog, Bandwidth, Content, Invalidator, OpMetrics, Vfs, VfsOptions, VfsParts, VirtualFiles,
@@ -25,6 +28,9 @@ use crate::vfs::{
 /// How long closing waits for work in flight. Longer than a responsive store needs; one that hangs
 /// must not block the process forever.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long a hand-over waits for work in flight. The next process gets the rest again.
+const HAND_OVER_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What to mount, where and how.
 pub struct MountRequest {
@@ -52,14 +58,66 @@ pub struct Mounted {
     vfs: Arc<Vfs>,
     session: Session,
     mount: Mount,
+    ledger: Option<Arc<Ledger>>,
 }
 
 impl Mounted {
     /// Mounts a volume whose metadata session is started.
     pub async fn start(volume: Arc<Volume>, request: MountRequest) -> Result<Self> {
-        let vfs = make_vfs(&volume, &request)?;
+        let (vfs, ledger) = (make_vfs(&volume, &request)?, request.session.ledger.clone());
         let (session, mount) = serve(Arc::clone(&vfs), request).await?;
-        Ok(Self { volume, vfs, session, mount })
+        Ok(Self { volume, vfs, session, mount, ledger })
+    }
+
+    /// Continues with a mount that another process served. The metadata session is resumed, and
+    /// `request` has the ledger of the mount. If this fails, the mount stays as it is.
+    pub async fn adopt(
+        volume: Arc<Volume>,
+        request: MountRequest,
+        device: OwnedFd,
+        agreed: Negotiated,
+    ) -> Result<Self> {
+        let (vfs, ledger) = (make_vfs(&volume, &request)?, request.session.ledger.clone());
+        vfs.adopt().await?;
+        let adapter = Arc::new(VfsAdapter::new(Arc::clone(&vfs)));
+        let (MountRequest { point, session: options, .. }, runtime) = (request, Handle::current());
+        let mount = Mount::adopt(&point, MountMethod::of_this_process());
+        let resumed = Session::resume(device, agreed, Arc::clone(&adapter), &options, runtime)
+            .and_then(|session| session.resend().map(|()| session));
+        match resumed {
+            Ok(session) => {
+                adapter.connect_kernel(session.notifier());
+                Ok(Self { volume, vfs, session, mount, ledger })
+            }
+            Err(error) => {
+                mount.leave();
+                Err(error)
+            }
+        }
+    }
+
+    /// Stores all written data and stops serving. The mount stays, with everything that is open:
+    /// its users wait for the next process. The volume stays open.
+    pub async fn hand_over(self) -> Result<()> {
+        let Self { vfs, session, mount, .. } = self;
+        // Most of it while requests are still handled.
+        let stored = vfs.flush_all().await;
+        let leftover = session.hand_over(HAND_OVER_PATIENCE).await;
+        debug!(?leftover, "stopped serving the mount");
+        mount.leave();
+        let flushed = vfs.hand_over().await;
+        drop(session);
+        stored.and(flushed)
+    }
+
+    /// Whether another process can continue with the mount, even if this one dies.
+    pub fn can_be_adopted(&self) -> bool {
+        self.ledger.is_some() && self.session.agreed().can_resend()
+    }
+
+    /// What the next process must know, if there can be one.
+    pub fn ledger(&self) -> Option<&Arc<Ledger>> {
+        self.ledger.as_ref()
     }
 
     pub fn volume(&self) -> &Arc<Volume> {
@@ -113,7 +171,13 @@ fn make_vfs(volume: &Volume, request: &MountRequest) -> Result<Arc<Vfs>> {
     // The metrics of the volume include what other mounts do with it.
     let common = Some(volume.registry()).filter(|_| *visibility == Visibility::All);
     let registries = own.iter().chain(common).cloned().collect();
-    let content = Content::new(Arc::clone(&meta), Arc::clone(&store), options.content);
+    let ledger = request.session.ledger.clone();
+    let content = Content::with_ledger(
+        Arc::clone(&meta),
+        Arc::clone(&store),
+        options.content,
+        ledger.clone(),
+    );
     let (log, invalidator) = (Arc::<AccessLog>::default(), Arc::<Invalidator>::default());
     let virtual_files = VirtualFiles::new(VirtualFilesParts {
         root,
@@ -128,9 +192,18 @@ fn make_vfs(volume: &Volume, request: &MountRequest) -> Result<Arc<Vfs>> {
         memory: Arc::clone(&memory),
         visibility: *visibility,
     });
-    let parts =
-        VfsParts { root, meta, content, virtual_files, invalidator, log, metrics, options, memory };
-    Ok(Vfs::new(parts))
+    Ok(Vfs::new(VfsParts {
+        root,
+        meta,
+        content,
+        virtual_files,
+        invalidator,
+        log,
+        metrics,
+        options,
+        memory,
+        ledger,
+    }))
 }
 
 /// Mounts and starts a session. Both block on the kernel, so they run on a blocking thread.

@@ -12,6 +12,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("rate_limit", &[]),
     ("policy", &["error"]),
     ("buffer_pool", &["sync"]),
+    ("ledger", &["error", "sync"]),
     ("log", &[]),
     ("outage", &["sync"]),
     ("runtime", &["descriptors", "error"]),
@@ -36,11 +37,25 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("chunk", &["crc32c", "descriptors", "error", "buffer_pool", "slice", "object", "sync"]),
-    ("meta", &["error", "metric_families", "outage", "policy", "secret", "slice", "tls", "sync"]),
+    (
+        "meta",
+        &[
+            "error",
+            "ledger",
+            "metric_families",
+            "outage",
+            "policy",
+            "secret",
+            "slice",
+            "tls",
+            "sync",
+        ],
+    ),
     (
         "vfs",
         &[
             "error",
+            "ledger",
             "metric_families",
             "rate_limit",
             "buffer_pool",
@@ -50,8 +65,11 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sync",
         ],
     ),
-    ("fuse", &["error", "slice", "meta", "vfs", "sync"]),
-    ("volume", &["error", "policy", "secret", "slice", "meta", "object", "chunk", "vfs", "fuse"]),
+    ("fuse", &["error", "ledger", "slice", "meta", "vfs", "sync"]),
+    (
+        "volume",
+        &["error", "ledger", "policy", "secret", "slice", "meta", "object", "chunk", "vfs", "fuse"],
+    ),
     ("options", &["error", "policy", "secret", "meta", "object", "chunk", "vfs", "fuse", "volume"]),
     ("access", &["error", "policy", "secret", "meta", "volume", "options"]),
     (
@@ -59,6 +77,8 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "access",
             "error",
+            "keeper",
+            "ledger",
             "buffer_pool",
             "meta",
             "chunk",

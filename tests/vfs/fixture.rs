@@ -105,6 +105,7 @@ impl Client {
             metrics,
             options,
             memory: Budget::new(1 << 30),
+            ledger: None,
         })
     }
 

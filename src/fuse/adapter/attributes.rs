@@ -79,7 +79,12 @@ pub fn statfs(adapter: &VfsAdapter, request: &Request, reply: Reply<StatfsReply>
     });
 }
 
-pub fn setxattr(adapter: &VfsAdapter, request: &Request, xattr: SetXattr<'_>, reply: Reply<()>) {
+pub fn setxattr(
+    adapter: &VfsAdapter,
+    request: &Request,
+    xattr: SetXattr<'_>,
+    mut reply: Reply<()>,
+) {
     if !adapter.vfs.has_xattrs() {
         reply.refuse(Errno::ENOSYS);
         return;
@@ -87,7 +92,7 @@ pub fn setxattr(adapter: &VfsAdapter, request: &Request, xattr: SetXattr<'_>, re
     let SetXattr { name, value, flags, .. } = xattr;
     let ino = adapter.node(request.ino);
     let args = || format!("{ino},{},{},{flags}", log_format::name(name), value.len());
-    let call = adapter.call("setxattr", request, args);
+    let call = adapter.call("setxattr", request, args).recorded(&mut reply);
     let (name, value) = (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value));
     let work = async move {
         let set = call.vfs.set_xattr(&call.caller, ino, &name, &value, flags).await;
@@ -127,13 +132,14 @@ pub fn listxattr(adapter: &VfsAdapter, request: &Request, reply: Reply<Xattr>) {
     });
 }
 
-pub fn removexattr(adapter: &VfsAdapter, request: &Request, name: &[u8], reply: Reply<()>) {
+pub fn removexattr(adapter: &VfsAdapter, request: &Request, name: &[u8], mut reply: Reply<()>) {
     if !adapter.vfs.has_xattrs() {
         reply.refuse(Errno::ENOSYS);
         return;
     }
     let ino = adapter.node(request.ino);
     let call = adapter.call("removexattr", request, || format!("{ino},{}", log_format::name(name)));
+    let call = call.recorded(&mut reply);
     let name = Bytes::copy_from_slice(name);
     let work = async move {
         let removed = call.vfs.remove_xattr(&call.caller, ino, &name).await;

@@ -9,7 +9,8 @@ use super::convert::to_kernel;
 use super::log_format;
 use crate::error::{Error, Result};
 use crate::fuse::protocol::decode::Request;
-use crate::fuse::protocol::encode::{Attributes, Entry};
+use crate::fuse::protocol::encode::{Attributes, Entry, ReplyBody};
+use crate::fuse::session::Reply;
 use crate::meta::record::Attr;
 use crate::meta::{Caller, Ino};
 use crate::vfs::{Node, Vfs};
@@ -38,6 +39,12 @@ impl Call {
         let caller = vfs.caller(request.uid, request.gid, request.pid);
         let args = if vfs.log().is_read() { args() } else { String::new() };
         Self { vfs: Arc::clone(vfs), caller, method, begun: Instant::now(), args }
+    }
+
+    /// Records the request, because it changes something that it must not change twice.
+    pub fn recorded<T: ReplyBody>(mut self, reply: &mut Reply<T>) -> Self {
+        self.caller.request = reply.record();
+        self
     }
 
     /// Counts and logs the outcome, and returns it.

@@ -35,11 +35,11 @@ pub fn symlink(
     request: &Request,
     name: &[u8],
     target: &[u8],
-    reply: Reply<Entry>,
+    mut reply: Reply<Entry>,
 ) {
     let dir = adapter.node(request.ino);
     let args = || format!("{dir},{},{}", log_format::name(name), log_format::name(target));
-    let call = adapter.call("symlink", request, args);
+    let call = adapter.call("symlink", request, args).recorded(&mut reply);
     let (name, target) = (Bytes::copy_from_slice(name), Bytes::copy_from_slice(target));
     let work = async move {
         let created = call.vfs.symlink(&call.caller, dir, &name, target).await;
@@ -48,12 +48,12 @@ pub fn symlink(
     reply.spawn_detachable(work, drop);
 }
 
-pub fn mknod(adapter: &VfsAdapter, request: &Request, node: Mknod<'_>, reply: Reply<Entry>) {
+pub fn mknod(adapter: &VfsAdapter, request: &Request, node: Mknod<'_>, mut reply: Reply<Entry>) {
     let Mknod { name, mode, rdev, umask } = node;
     let dir = adapter.node(request.ino);
     let args =
         || format!("{dir},{},{},0x{rdev:08X}", log_format::name(name), log_format::mode(mode));
-    let call = adapter.call("mknod", request, args);
+    let call = adapter.call("mknod", request, args).recorded(&mut reply);
     let Some(kind) = kind_of(mode) else {
         reply.send(Err(Error::Invalid));
         return;
@@ -74,11 +74,11 @@ pub fn mkdir(
     name: &[u8],
     mode: u32,
     umask: u32,
-    reply: Reply<Entry>,
+    mut reply: Reply<Entry>,
 ) {
     let dir = adapter.node(request.ino);
     let args = || format!("{dir},{},{}", log_format::name(name), log_format::mode(mode));
-    let call = adapter.call("mkdir", request, args);
+    let call = adapter.call("mkdir", request, args).recorded(&mut reply);
     let name = Bytes::copy_from_slice(name);
     let (mode, umask) = (permissions(mode), permissions(umask));
     let work = async move {
@@ -88,9 +88,11 @@ pub fn mkdir(
     reply.spawn_detachable(work, drop);
 }
 
-pub fn unlink(adapter: &VfsAdapter, request: &Request, name: &[u8], reply: Reply<()>) {
+pub fn unlink(adapter: &VfsAdapter, request: &Request, name: &[u8], mut reply: Reply<()>) {
     let dir = adapter.node(request.ino);
-    let call = adapter.call("unlink", request, || format!("{dir},{}", log_format::name(name)));
+    let call = adapter
+        .call("unlink", request, || format!("{dir},{}", log_format::name(name)))
+        .recorded(&mut reply);
     let name = Bytes::copy_from_slice(name);
     let work = async move {
         let removed = call.vfs.unlink(&call.caller, dir, &name).await;
@@ -99,9 +101,11 @@ pub fn unlink(adapter: &VfsAdapter, request: &Request, name: &[u8], reply: Reply
     reply.spawn_detachable(work, drop);
 }
 
-pub fn rmdir(adapter: &VfsAdapter, request: &Request, name: &[u8], reply: Reply<()>) {
+pub fn rmdir(adapter: &VfsAdapter, request: &Request, name: &[u8], mut reply: Reply<()>) {
     let dir = adapter.node(request.ino);
-    let call = adapter.call("rmdir", request, || format!("{dir},{}", log_format::name(name)));
+    let call = adapter
+        .call("rmdir", request, || format!("{dir},{}", log_format::name(name)))
+        .recorded(&mut reply);
     let name = Bytes::copy_from_slice(name);
     let work = async move {
         let removed = call.vfs.rmdir(&call.caller, dir, &name).await;
@@ -110,7 +114,7 @@ pub fn rmdir(adapter: &VfsAdapter, request: &Request, name: &[u8], reply: Reply<
     reply.spawn_detachable(work, drop);
 }
 
-pub fn rename(adapter: &VfsAdapter, request: &Request, rename: Rename<'_>, reply: Reply<()>) {
+pub fn rename(adapter: &VfsAdapter, request: &Request, rename: Rename<'_>, mut reply: Reply<()>) {
     let Rename { name, new_dir, new_name, flags } = rename;
     let new_dir = adapter.node(new_dir);
     let dir = adapter.node(request.ino);
@@ -118,6 +122,7 @@ pub fn rename(adapter: &VfsAdapter, request: &Request, rename: Rename<'_>, reply
         let (old, new) = (log_format::name(name), log_format::name(new_name));
         format!("{dir},{old},{new_dir},{new},{flags}")
     });
+    let call = call.recorded(&mut reply);
     let (old, new) = (Bytes::copy_from_slice(name), Bytes::copy_from_slice(new_name));
     let work = async move {
         let moved = call.vfs.rename(&call.caller, dir, &old, new_dir, &new, flags).await;
@@ -126,9 +131,17 @@ pub fn rename(adapter: &VfsAdapter, request: &Request, rename: Rename<'_>, reply
     reply.spawn_detachable(work, drop);
 }
 
-pub fn link(adapter: &VfsAdapter, request: &Request, node: Ino, name: &[u8], reply: Reply<Entry>) {
+pub fn link(
+    adapter: &VfsAdapter,
+    request: &Request,
+    node: Ino,
+    name: &[u8],
+    mut reply: Reply<Entry>,
+) {
     let dir = adapter.node(request.ino);
-    let call = adapter.call("link", request, || format!("{node},{dir},{}", log_format::name(name)));
+    let call = adapter
+        .call("link", request, || format!("{node},{dir},{}", log_format::name(name)))
+        .recorded(&mut reply);
     let name = Bytes::copy_from_slice(name);
     let work = async move {
         let linked = call.vfs.link(&call.caller, node, dir, &name).await;

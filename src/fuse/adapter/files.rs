@@ -26,9 +26,10 @@ const SEEK_HOLE: u32 = 4;
 /// Longer copies are split by the kernel: the older format of the reply has 32 bits.
 const MAX_COPY: u64 = (1 << 32) - (64 << 20);
 
-pub fn open(adapter: &VfsAdapter, request: &Request, open: Open, reply: Reply<OpenReply>) {
+pub fn open(adapter: &VfsAdapter, request: &Request, open: Open, mut reply: Reply<OpenReply>) {
     let (ino, flags) = (adapter.node(request.ino), open_flags(open.flags));
     let call = adapter.call("open", request, || format!("{ino},0x{:X}", open.flags));
+    let call = call.recorded(&mut reply);
     let (vfs, notifier) = (Arc::clone(&adapter.vfs), Arc::clone(&adapter.notifier));
     let work = async move {
         let opened = call.vfs.open(&call.caller, ino, flags).await;
@@ -49,13 +50,13 @@ pub fn create(
     adapter: &VfsAdapter,
     request: &Request,
     create: Create<'_>,
-    reply: Reply<CreateReply>,
+    mut reply: Reply<CreateReply>,
 ) {
     let Create { name, flags, mode, umask, .. } = create;
     let dir = adapter.node(request.ino);
     let args =
         || format!("{dir},{},{},0x{flags:X}", log_format::name(name), log_format::mode(mode));
-    let call = adapter.call("create", request, args);
+    let call = adapter.call("create", request, args).recorded(&mut reply);
     let name = Bytes::copy_from_slice(name);
     let (mode, umask) = (permissions(mode), permissions(umask));
     let exclusive = open_flags(flags).contains(OFlag::O_EXCL);
@@ -106,12 +107,12 @@ pub fn write(
     request: &Request,
     write: Write,
     data: Payload<'_>,
-    reply: Reply<WrittenBytes>,
+    mut reply: Reply<WrittenBytes>,
 ) {
     let Write { fh, offset, size, flags, from_cache, .. } = write;
     let ino = adapter.node(request.ino);
     let appends = open_flags(flags).contains(OFlag::O_APPEND) && !from_cache;
-    let offset = if appends { adapter.vfs.end_to_append_at(ino, offset) } else { offset };
+    let offset = if appends { append_at(adapter, ino, offset, &mut reply) } else { offset };
     let call = adapter.call("write", request, || format!("{ino},{size},{offset},{}", fh.0));
     let taken = match adapter.vfs.write_now(ino, fh, offset, data.as_slice()) {
         Ok(taken) if taken == data.as_slice().len() => {
@@ -129,6 +130,20 @@ pub fn write(
         let written = call.vfs.write(ino, fh, open_flags(flags), offset, &rest).await;
         write_reply(&call, size, written)
     });
+}
+
+/// Returns where to append. A repeated request appends where it would have before.
+fn append_at(adapter: &VfsAdapter, ino: Ino, offset: u64, reply: &mut Reply<WrittenBytes>) -> u64 {
+    const APPEND: u64 = 1;
+    let record = reply.record();
+    if let Some([APPEND, offset, ..]) = record.as_ref().and_then(|record| record.earlier()) {
+        return offset;
+    }
+    let offset = adapter.vfs.end_to_append_at(ino, offset);
+    if let Some(record) = record {
+        record.intend([APPEND, offset, 0, 0]);
+    }
+    offset
 }
 
 pub fn flush(adapter: &VfsAdapter, request: &Request, fh: Fh, lock_owner: u64, reply: Reply<()>) {

@@ -66,6 +66,13 @@ pub enum MountMethod {
     Fusermount,
 }
 
+impl MountMethod {
+    /// Returns how this process unmounts.
+    pub fn of_this_process() -> Self {
+        if nix::unistd::geteuid().is_root() { Self::Direct } else { Self::Fusermount }
+    }
+}
+
 /// How to unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unmount {
@@ -93,12 +100,7 @@ impl Mount {
     /// process that accesses the mount waits.
     pub fn new(point: &Path, options: &MountOptions) -> Result<(Self, OwnedFd)> {
         let point = mount_point(point, options.on_top)?;
-        let root = nix::unistd::geteuid().is_root();
-        let method = options.method.unwrap_or(if root {
-            MountMethod::Direct
-        } else {
-            MountMethod::Fusermount
-        });
+        let method = options.method.unwrap_or_else(MountMethod::of_this_process);
         let device = match method {
             MountMethod::Direct => direct::mount(&point, options)?,
             MountMethod::Fusermount => fusermount::mount(&point, options)?,
@@ -161,8 +163,7 @@ impl Drop for Mount {
 
 /// Unmounts the topmost FUSE mount at a path.
 pub fn unmount(point: &Path, how: Unmount) -> Result<()> {
-    let root = nix::unistd::geteuid().is_root();
-    unmount_by(if root { MountMethod::Direct } else { MountMethod::Fusermount }, point, how)
+    unmount_by(MountMethod::of_this_process(), point, how)
 }
 
 fn unmount_by(method: MountMethod, point: &Path, how: Unmount) -> Result<()> {

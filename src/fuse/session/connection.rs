@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use tokio::runtime::Handle;
@@ -13,6 +14,7 @@ use super::device::Device;
 use super::in_flight::InFlight;
 use super::interrupt::Interrupts;
 use crate::fuse::protocol::message_head::MessageHead;
+use crate::ledger::Ledger;
 
 pub struct Connection {
     pub device: Device,
@@ -21,6 +23,10 @@ pub struct Connection {
     pub runtime: Handle,
     /// Requests without a reply, and tasks that continue without their caller.
     pub work: TaskTracker,
+    /// Where requests that change something are recorded.
+    pub ledger: Option<Arc<Ledger>>,
+    /// Nothing is sent any more: another process serves the mount.
+    muted: AtomicBool,
 }
 
 impl Connection {
@@ -32,11 +38,25 @@ impl Connection {
             in_flight: InFlight::of(&options.memory),
             runtime,
             work: TaskTracker::new(),
+            ledger: options.ledger.clone(),
+            muted: AtomicBool::new(false),
         })
+    }
+
+    /// Sends nothing from now on.
+    pub fn mute(&self) {
+        self.muted.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_muted(&self) -> bool {
+        self.muted.load(Ordering::SeqCst)
     }
 
     /// Sends an error outside of any [`Reply`](super::Reply).
     pub fn refuse(&self, unique: u64, errno: Errno) {
+        if self.is_muted() {
+            return;
+        }
         let mut head = MessageHead::new();
         // Nothing can be done if this fails: the request is gone.
         let _ = self.device.send(&[IoSlice::new(head.seal(0, -(errno as i32), unique))]);

@@ -10,7 +10,7 @@ use super::connection::Connection;
 use super::receive_buffer::{BufferPool, Payload, ReceiveBuffer};
 use super::reply::Reply;
 use crate::fuse::file_system::FileSystem;
-use crate::fuse::protocol::abi::Opcode;
+use crate::fuse::protocol::abi::{self, Opcode};
 use crate::fuse::protocol::decode::{Header, Operation, Request};
 use crate::fuse::protocol::encode::{ReplyBody, ReplyFormat};
 
@@ -74,6 +74,18 @@ pub fn dispatch<F: FileSystem>(
         }
         return;
     };
+    if request.is_resent()
+        && let Some(ledger) = &connection.ledger
+        && ledger.is_suspect(request.unique & !abi::RESENT)
+    {
+        error!(
+            ?request,
+            ?opcode,
+            "several processes died while they handled this request: refused"
+        );
+        connection.refuse(request.unique, Errno::EIO);
+        return;
+    }
     let context = RequestContext { connection, request, opcode, length };
     if let Operation::Write(write) = operation {
         let data = Payload { buffer, pool, length: usize::try_from(write.size).unwrap_or(0) };

@@ -30,6 +30,7 @@ use crate::fuse::protocol::abi::{self, Opcode};
 use crate::fuse::protocol::decode::{Header, InitOffer, Operation};
 use crate::fuse::protocol::message_head::MessageHead;
 use crate::fuse::protocol::negotiate::{InitOptions, Negotiated, encode_version};
+use crate::ledger::Ledger;
 use connection::Connection;
 use device::Closed;
 use receive::Receiver;
@@ -45,12 +46,16 @@ pub use reply::Reply;
 pub struct SessionOptions {
     /// For requests in flight, of all sessions that share it.
     pub memory: Arc<RequestMemory>,
+    /// Where requests that change something are recorded, if another process may have to continue
+    /// with them.
+    pub ledger: Option<Arc<Ledger>>,
 }
 
 impl Default for SessionOptions {
     /// For the only session of a process.
     fn default() -> Self {
-        Self { memory: RequestMemory::new(SINGLE_SESSION_MEMORY, SINGLE_SESSION_MEMORY) }
+        let memory = RequestMemory::new(SINGLE_SESSION_MEMORY, SINGLE_SESSION_MEMORY);
+        Self { memory, ledger: None }
     }
 }
 
@@ -185,12 +190,27 @@ impl Session {
         }
         self.stopping.cancel();
         let receiving = timeout(patience, self.ended()).await.is_err();
+        let unfinished = self.finish_work(patience).await;
+        Leftover { receiving, unfinished }
+    }
+
+    /// Stops receiving, waits for work in flight for up to `patience`, and sends no replies from
+    /// then on: the kernel resends what is left to the next process. Needs a kernel that can.
+    pub async fn hand_over(&self, patience: Duration) -> Leftover {
+        self.notifier.shut();
+        self.stopping.cancel();
+        let receiving = timeout(patience, self.ended()).await.is_err();
+        let unfinished = self.finish_work(patience).await;
+        self.connection.mute();
+        Leftover { receiving, unfinished }
+    }
+
+    async fn finish_work(&self, patience: Duration) -> usize {
         self.connection.work.close();
-        let unfinished = match timeout(patience, self.connection.work.wait()).await {
+        match timeout(patience, self.connection.work.wait()).await {
             Ok(()) => 0,
             Err(_) => self.connection.work.len(),
-        };
-        Leftover { receiving, unfinished }
+        }
     }
 }
 

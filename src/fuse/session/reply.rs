@@ -17,9 +17,11 @@ use tracing::{debug, error};
 use super::connection::Connection;
 use super::signals::wait_until_abandoned;
 use crate::error::{Error, Result};
+use crate::fuse::protocol::abi;
 use crate::fuse::protocol::decode::Request;
 use crate::fuse::protocol::encode::{ReadReply, ReplyBody, ReplyBuffers, ReplyFormat};
 use crate::fuse::protocol::message_head::MessageHead;
+use crate::ledger::RequestRecord;
 
 /// How long a caller that was asked to end, and handles that signal itself, keeps waiting: for work
 /// that can be aborted, and for work that continues without it and may take effect.
@@ -41,6 +43,8 @@ struct PendingReply {
     length: usize,
     /// Set once the request is in the table of interrupts.
     interrupted: Option<CancellationToken>,
+    /// Its record, if it changes something.
+    record: Option<Arc<RequestRecord>>,
     /// Counts as work in flight until the reply is sent.
     _work: TaskTrackerToken,
 }
@@ -53,8 +57,9 @@ impl<T: ReplyBody> Reply<T> {
         length: usize,
     ) -> Self {
         let (work, connection) = (connection.work.token(), Arc::clone(connection));
+        let (interrupted, record) = (None, None);
         let pending =
-            PendingReply { connection, request, format, length, interrupted: None, _work: work };
+            PendingReply { connection, request, format, length, interrupted, record, _work: work };
         Self { pending: Some(pending), answer: PhantomData }
     }
 
@@ -71,6 +76,17 @@ impl<T: ReplyBody> Reply<T> {
     /// Replies with an errno that is not one of our errors, such as ENOSYS.
     pub fn refuse(mut self, errno: Errno) -> bool {
         self.pending.take().is_some_and(|pending| pending.refuse(errno))
+    }
+
+    /// Records the request, which changes something: the next process can tell whether the change
+    /// took effect if this one dies before it has replied.
+    pub fn record(&mut self) -> Option<Arc<RequestRecord>> {
+        let pending = self.pending.as_mut()?;
+        let ledger = pending.connection.ledger.as_ref()?;
+        let unique = pending.request.unique & !abi::RESENT;
+        let record = ledger.begin_request(unique, pending.format.opcode as u32);
+        pending.record = Some(Arc::clone(&record));
+        Some(record)
     }
 
     /// Returns a token that is cancelled when the caller is interrupted: by a signal, or because it
@@ -200,7 +216,9 @@ impl<T: ReplyBody> Drop for Reply<T> {
     fn drop(&mut self) {
         if let Some(pending) = self.pending.take() {
             let opcode = pending.format.opcode;
-            error!(request = ?pending.request, ?opcode, "a request got no reply");
+            if !pending.connection.is_muted() {
+                error!(request = ?pending.request, ?opcode, "a request got no reply");
+            }
             pending.refuse(Errno::EIO);
         }
     }
@@ -245,7 +263,14 @@ impl PendingReply {
         if self.interrupted.is_some() {
             self.connection.interrupts.leave(self.request.unique);
         }
-        match self.connection.device.send(slices) {
+        if self.connection.is_muted() {
+            return false;
+        }
+        let sent = self.connection.device.send(slices);
+        if let Some(record) = &self.record {
+            record.end();
+        }
+        match sent {
             Ok(()) => true,
             // The caller is gone, or the mount is.
             Err(errno @ (Errno::ENOENT | Errno::ENODEV | Errno::ECONNABORTED)) => {

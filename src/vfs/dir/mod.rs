@@ -114,7 +114,7 @@ impl Vfs {
         offset: u64,
         fits: impl FnMut(&[u8]) -> bool + Send,
     ) -> Result<Vec<ListedEntry>> {
-        let handle: Arc<Handle> = self.dir(ino, fh);
+        let handle: Arc<Handle> = self.dir(ino, fh)?;
         match &*handle {
             Handle::Dir(dir) => dir.list(self, offset, fits).await,
             _ => Err(Error::NotDirectory),

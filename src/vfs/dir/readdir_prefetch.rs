@@ -81,7 +81,7 @@ impl Vfs {
         offset: u64,
         mut fits: impl FnMut(&[u8]) -> bool + Send,
     ) -> Result<Vec<ListedNode>> {
-        let handle = self.dir(ino, fh);
+        let handle = self.dir(ino, fh)?;
         let Handle::Dir(dir) = &*handle else { return Err(Error::NotDirectory) };
         // After rewinddir(3) a prefetched page is older than the listing.
         let page = dir.prefetch().take().await.filter(|_| offset != 0);

@@ -12,6 +12,7 @@ use super::open_file::{OpenFile, WriteStep};
 use super::reader::Reader;
 use crate::chunk::{Budget, Reclaim, Reserved, Store};
 use crate::error::{Result, joined};
+use crate::ledger::{Ledger, LedgerSlot};
 use crate::meta::chunk_range::check_file_end;
 use crate::meta::client::Opened;
 use crate::meta::record::Attr;
@@ -40,6 +41,8 @@ pub struct Content {
     dirty: Arc<Budget>,
     pub(super) max_readahead: u64,
     pub(super) flush_timer: FlushTimer,
+    /// Where files with written data are listed.
+    ledger: Option<Arc<Ledger>>,
     files: Mutex<HashMap<Ino, Weak<OpenFile>>>,
     /// Writes arrive on threads outside the runtime.
     runtime: Handle,
@@ -48,6 +51,16 @@ pub struct Content {
 impl Content {
     /// Shares the memory of the store. Must be called within the runtime that is to run the tasks.
     pub fn new(meta: Arc<Meta>, store: Arc<Store>, options: ContentOptions) -> Arc<Self> {
+        Self::with_ledger(meta, store, options, None)
+    }
+
+    /// As [`Content::new`]; the ledger lists the files whose data is lost if this process dies.
+    pub fn with_ledger(
+        meta: Arc<Meta>,
+        store: Arc<Store>,
+        options: ContentOptions,
+        ledger: Option<Arc<Ledger>>,
+    ) -> Arc<Self> {
         let budget = Arc::clone(store.budget());
         let block = u64::from(store.layout().block_size);
         let dirty = match options.floor {
@@ -61,6 +74,7 @@ impl Content {
             meta,
             store,
             flush_timer: FlushTimer::default(),
+            ledger,
             files: Mutex::default(),
             runtime: Handle::current(),
         });
@@ -85,6 +99,20 @@ impl Content {
             opened.attr = file.merge_attr(opened.attr, version);
         }
         Ok((opened, reader))
+    }
+
+    /// Opens a file again that another process of this session opened.
+    pub async fn reopen(self: &Arc<Self>, ino: Ino) -> Result<Reader> {
+        let attr = self.meta.reopen_file(ino).await?;
+        Ok(self.reader(ino, &attr))
+    }
+
+    /// Fails an open file whose written data was lost with an earlier process. Returns false if the
+    /// file is not open.
+    pub fn fail_lost(&self, ino: Ino, slot: Option<LedgerSlot>) -> bool {
+        let Some(file) = self.find(ino) else { return false };
+        file.fail_lost(slot);
+        true
     }
 
     /// Returns a handle of a file that was just created or opened with this attr.
@@ -184,6 +212,10 @@ impl Content {
         let files: Vec<_> = self.lock().values().filter_map(Weak::upgrade).collect();
         let flushed = join_all(files.iter().map(OpenFile::flush)).await;
         flushed.into_iter().collect()
+    }
+
+    pub(super) fn ledger(&self) -> Option<&Arc<Ledger>> {
+        self.ledger.as_ref()
     }
 
     pub(super) fn block_size(&self) -> u32 {

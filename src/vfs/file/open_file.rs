@@ -15,6 +15,7 @@ use super::drafts::Drafts;
 use super::flush_timer::{MAX_AGE, MAX_IDLE};
 use crate::chunk::{Reserved, Upload};
 use crate::error::{Error, Result};
+use crate::ledger::LedgerSlot;
 use crate::meta::record::{Attr, CHUNK_SIZE};
 use crate::meta::{Ino, Timestamp};
 use crate::sync::{Mutex, MutexGuard};
@@ -51,6 +52,9 @@ struct State {
     lost: Vec<Range<u64>>,
     /// Cancels the upload tasks when the file fails.
     failed: CancellationToken,
+    /// Its entry in the list of dirty files, from the first draft until all are committed, or until
+    /// the loss of one was reported.
+    dirty: Option<LedgerSlot>,
 }
 
 /// The outcome of writing the next bytes.
@@ -85,6 +89,7 @@ impl OpenFile {
             error: None,
             lost: Vec::new(),
             failed: CancellationToken::new(),
+            dirty: None,
         };
         let (commit_lock, progress) = (tokio::sync::Mutex::default(), Notify::new());
         Arc::new(Self { ino, content, state: Mutex::new(state), commit_lock, progress })
@@ -94,7 +99,7 @@ impl OpenFile {
     pub fn open(&self) {
         let mut state = self.lock();
         if state.handles == 0 {
-            state.recover();
+            self.recover(&mut state);
         }
         state.handles += 1;
     }
@@ -188,6 +193,9 @@ impl OpenFile {
                 if draft.len == 0 {
                     // It was created for this write, which has to wait.
                     state.drafts.remove(number);
+                    if state.drafts.len() == 0 {
+                        self.clear_dirty(&mut state);
+                    }
                 }
                 return Ok(WriteStep::NeedsMemory(wanted));
             };
@@ -304,6 +312,9 @@ impl OpenFile {
         state.stored = state.stored.max(end);
         state.committed_mtime = ready.mtime;
         state.version += 1;
+        if state.drafts.len() == 0 && state.error.is_none() {
+            self.clear_dirty(&mut state);
+        }
         drop(state);
         self.progress.notify_waiters();
     }
@@ -331,13 +342,47 @@ impl OpenFile {
         Some(given_up)
     }
 
+    /// Fails the file because an earlier process died with data that it had not stored. Which
+    /// ranges are lost is not known, so reading any of them fails.
+    pub fn fail_lost(&self, slot: Option<LedgerSlot>) {
+        let mut state = self.lock();
+        state.error.get_or_insert(Error::WritesLost);
+        state.lost.push(0..u64::MAX);
+        state.version += 1;
+        state.dirty = state.dirty.take().or(slot);
+    }
+
+    fn recover(&self, state: &mut State) {
+        if state.error.take().is_some() {
+            state.lost.clear();
+            state.failed = CancellationToken::new();
+            if state.drafts.len() == 0 {
+                self.clear_dirty(state);
+            }
+        }
+    }
+
+    fn mark_dirty(&self, state: &mut State) {
+        if state.dirty.is_none()
+            && let Some(ledger) = self.content.ledger()
+        {
+            state.dirty = ledger.mark_dirty(self.ino.0);
+        }
+    }
+
+    fn clear_dirty(&self, state: &mut State) {
+        if let (Some(slot), Some(ledger)) = (state.dirty.take(), self.content.ledger()) {
+            ledger.clear_dirty(slot);
+        }
+    }
+
     /// Returns the error that the file has failed with. Without a handle that could be closed, it
     /// is reported once.
     fn report(&self) -> Result<()> {
         let mut state = self.lock();
         let Some(error) = state.error.clone() else { return Ok(()) };
         if state.handles == 0 {
-            state.recover();
+            self.recover(&mut state);
         }
         Err(error)
     }
@@ -367,6 +412,7 @@ impl OpenFile {
         let mut draft = Draft::new(number, pos, self.content.block_size());
         draft.after = state.drafts.growth_before(index, state.length());
         state.drafts.push(index, draft);
+        self.mark_dirty(state);
         number
     }
 
@@ -417,6 +463,7 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
+        self.clear_dirty(&mut self.state.lock());
         self.content.forget(self.ino);
     }
 }
@@ -431,13 +478,6 @@ impl State {
         match &self.error {
             Some(error) if self.lost.iter().any(is_lost) => Err(error.clone()),
             _ => Ok(()),
-        }
-    }
-
-    fn recover(&mut self) {
-        if self.error.take().is_some() {
-            self.lost.clear();
-            self.failed = CancellationToken::new();
         }
     }
 }

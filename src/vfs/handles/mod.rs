@@ -1,23 +1,26 @@
 //! Handles: the files and directories that the kernel holds open, by number.
 //!
-//! The number is only a quick way to find the handle. If another process opened it, it is not known
-//! here and is opened again from its inode, so nothing that the kernel holds depends on the
-//! lifetime of this process.
+//! The number is only a quick way to find the handle. The ledger has the handles that an earlier
+//! process opened; one that did not fit there is opened again from its inode. So nothing that the
+//! kernel holds depends on the lifetime of this process.
 //!
 //! Users decide how many handles there are, so memory for each is reserved before anything is
 //! opened.
 
+mod adopt;
 mod open_close;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::fcntl::OFlag;
 
 pub use open_close::{Closing, OpenedNode};
 
 use crate::chunk::{Budget, Reserved};
 use crate::error::{Error, Result};
+use crate::ledger::{HandleRecord, Ledger, LedgerSlot};
 use crate::meta::Ino;
 use crate::sync::{Mutex, MutexGuard};
 use crate::vfs::dir::Dir;
@@ -49,6 +52,7 @@ pub struct FileHandle {
 pub struct Handles {
     next: AtomicU64,
     memory: Arc<Budget>,
+    ledger: Option<Arc<Ledger>>,
     open: Mutex<HashMap<Fh, OpenHandle>>,
 }
 
@@ -61,6 +65,7 @@ struct OpenHandle {
     handle: Arc<Handle>,
     /// `None` for a handle that another process opened: it must be accepted whatever it takes.
     _memory: Option<HandleMemory>,
+    slot: Option<LedgerSlot>,
 }
 
 impl FileHandle {
@@ -84,11 +89,9 @@ impl Handle {
 }
 
 impl Handles {
-    /// Numbers start at the time of day, so that those of an earlier process never appear again.
-    pub fn new(memory: Arc<Budget>) -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let next = AtomicU64::new((now.as_secs() & 0x7FFF_FFFF) << 32);
-        Self { next, memory, open: Mutex::default() }
+    /// Without a ledger, numbers start at 1: no other process will ever see them.
+    pub fn new(memory: Arc<Budget>, ledger: Option<Arc<Ledger>>) -> Self {
+        Self { next: AtomicU64::new(1), memory, ledger, open: Mutex::default() }
     }
 
     /// Reserves memory for one handle.
@@ -97,10 +100,33 @@ impl Handles {
         Ok(HandleMemory { _reserved: reserved })
     }
 
-    pub fn add(&self, handle: Handle, memory: HandleMemory) -> Fh {
-        let fh = Fh(self.next.fetch_add(1, Ordering::Relaxed) + 1);
-        self.lock().insert(fh, OpenHandle { handle: Arc::new(handle), _memory: Some(memory) });
+    /// `flags` are those of open(2).
+    pub fn add(&self, handle: Handle, flags: OFlag, memory: HandleMemory) -> Fh {
+        let fh = match &self.ledger {
+            Some(ledger) => Fh(ledger.next_handle()),
+            None => Fh(self.next.fetch_add(1, Ordering::Relaxed)),
+        };
+        let slot = self.record(fh, &handle, flags);
+        let opened = OpenHandle { handle: Arc::new(handle), _memory: Some(memory), slot };
+        self.lock().insert(fh, opened);
         fh
+    }
+
+    /// Adds a handle of an earlier process that the ledger has.
+    pub fn adopt(&self, fh: Fh, handle: Handle, slot: LedgerSlot) {
+        let (handle, memory) = (Arc::new(handle), self.reserve().ok());
+        self.lock().insert(fh, OpenHandle { handle, _memory: memory, slot: Some(slot) });
+    }
+
+    /// Records a handle in the ledger. Virtual files are opened again by their inode.
+    fn record(&self, fh: Fh, handle: &Handle, flags: OFlag) -> Option<LedgerSlot> {
+        let flags = match handle {
+            Handle::File(_) => u64::from(flags.bits().cast_unsigned()),
+            Handle::Dir(_) => HandleRecord::DIRECTORY,
+            Handle::VirtualFile(..) => return None,
+        };
+        let record = HandleRecord { fh: fh.0, ino: handle.ino().0, flags };
+        self.ledger.as_ref()?.add_handle(record)
     }
 
     /// Returns the handle with this number, if it is for this inode.
@@ -110,22 +136,30 @@ impl Handles {
         (handle.ino() == ino).then(|| Arc::clone(handle))
     }
 
-    /// Adds a handle under the number that the kernel uses. A handle that is there already stays.
-    pub fn rebuild(&self, fh: Fh, handle: Handle) -> Arc<Handle> {
+    /// Adds a handle under the number that the kernel uses. A handle that is there already stays
+    /// and is returned; one of another file is an error.
+    pub fn rebuild(&self, fh: Fh, handle: Handle, flags: OFlag) -> Result<Arc<Handle>> {
         let mut open = self.lock();
-        let known = open.get(&fh).filter(|known| known.handle.ino() == handle.ino());
-        if let Some(known) = known {
-            return Arc::clone(&known.handle);
+        if let Some(known) = open.get(&fh) {
+            let is_same = known.handle.ino() == handle.ino();
+            return if is_same { Ok(Arc::clone(&known.handle)) } else { Err(Error::BadHandle) };
         }
+        let slot = self.record(fh, &handle, flags);
         let handle = Arc::new(handle);
-        open.insert(fh, OpenHandle { handle: Arc::clone(&handle), _memory: self.reserve().ok() });
-        handle
+        let memory = self.reserve().ok();
+        open.insert(fh, OpenHandle { handle: Arc::clone(&handle), _memory: memory, slot });
+        Ok(handle)
     }
 
     pub fn remove(&self, fh: Fh, ino: Ino) -> Option<Arc<Handle>> {
         let mut open = self.lock();
         open.get(&fh).filter(|opened| opened.handle.ino() == ino)?;
-        open.remove(&fh).map(|opened| opened.handle)
+        let removed = open.remove(&fh)?;
+        drop(open);
+        if let (Some(ledger), Some(slot)) = (&self.ledger, removed.slot) {
+            ledger.remove_handle(slot);
+        }
+        Some(removed.handle)
     }
 
     /// Removes and returns all handles.

@@ -7,7 +7,7 @@ use nix::fcntl::OFlag;
 use uuid::Uuid;
 
 use super::{Fh, FileHandle, Handle, HandleMemory};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::meta::record::Attr;
 use crate::meta::{Caller, Ino, Name};
 use crate::vfs::dir::Dir;
@@ -52,11 +52,12 @@ impl Vfs {
         let memory = self.handles.reserve()?;
         if self.virtual_files.attr(ino).is_some() {
             let opened = self.virtual_files.open(caller, ino, flags)?;
-            let fh = self.handles.add(Handle::VirtualFile(ino, opened), memory);
+            let fh = self.handles.add(Handle::VirtualFile(ino, opened), flags, memory);
             return Ok(OpenedNode { fh, keep_cache: false, direct: true, stale_attr: false });
         }
         let (opened, reader) = self.content.open(caller, ino, flags).await?;
-        let fh = self.handles.add(Handle::File(FileHandle::new(reader, false)), memory);
+        let fh = self.handles.add(Handle::File(FileHandle::new(reader, false)), flags, memory);
+        self.replace_earlier_handle(caller, fh, ino).await;
         let stale_attr = self.kernel_view.differs(ino, &opened.attr);
         Ok(OpenedNode { fh, keep_cache: opened.keep_cache, direct: false, stale_attr })
     }
@@ -75,7 +76,9 @@ impl Vfs {
         let memory = self.handles.reserve()?;
         let umask = self.umask(umask);
         let made = self.meta.create(caller, dir, &name, mode, umask, exclusive).await?;
-        Ok(self.opened_new(made, memory))
+        let (node, opened) = self.opened_new(made, memory);
+        self.replace_earlier_handle(caller, opened.fh, node.ino).await;
+        Ok((node, opened))
     }
 
     /// Creates and opens a file without a name. For a moment it has one.
@@ -101,7 +104,8 @@ impl Vfs {
 
     fn opened_new(&self, (ino, attr): (Ino, Attr), memory: HandleMemory) -> (Node, OpenedNode) {
         let reader = self.content.reader(ino, &attr);
-        let fh = self.handles.add(Handle::File(FileHandle::new(reader, false)), memory);
+        let handle = Handle::File(FileHandle::new(reader, false));
+        let fh = self.handles.add(handle, OFlag::O_RDWR, memory);
         let opened = OpenedNode { fh, keep_cache: true, direct: false, stale_attr: false };
         (Node { ino, attr }, opened)
     }
@@ -109,7 +113,7 @@ impl Vfs {
     /// Opens a directory. Its listing starts with the first read.
     pub fn open_dir(&self, ino: Ino) -> Result<Fh> {
         let memory = self.handles.reserve()?;
-        Ok(self.handles.add(Handle::Dir(Dir::new(ino)), memory))
+        Ok(self.handles.add(Handle::Dir(Dir::new(ino)), OFlag::O_DIRECTORY, memory))
     }
 
     pub fn close_dir(&self, ino: Ino, fh: Fh) {
@@ -204,21 +208,36 @@ impl Vfs {
     async fn rebuild(&self, ino: Ino, fh: Fh, flags: OFlag) -> Result<Arc<Handle>> {
         if self.virtual_files.attr(ino).is_some() {
             let opened = self.virtual_files.reopen(ino, flags)?;
-            return Ok(self.handles.rebuild(fh, Handle::VirtualFile(ino, opened)));
+            return self.handles.rebuild(fh, Handle::VirtualFile(ino, opened), flags);
         }
-        // It was opened before, so permissions have been checked.
-        let flags = flags & (OFlag::O_ACCMODE | OFlag::O_APPEND);
-        let (_, reader) = self.content.open(&Caller::root(), ino, flags).await?;
-        let handle = self.handles.rebuild(fh, Handle::File(FileHandle::new(reader, true)));
-        if !matches!(&*handle, Handle::File(file) if file.rebuilt) {
-            return Err(Error::BadHandle);
+        let _one_at_a_time = self.rebuilding.lock().await;
+        if let Some(handle) = self.handles.find(fh, ino) {
+            return Ok(handle);
         }
-        Ok(handle)
+        // It was opened before, so permissions and flags have been checked.
+        let reader = self.content.reopen(ino).await?;
+        let rebuilt = self.handles.rebuild(fh, Handle::File(FileHandle::new(reader, true)), flags);
+        if rebuilt.is_err() {
+            self.meta.close_file(ino).await?;
+        }
+        rebuilt
     }
 
     /// Returns the open directory with this number.
-    pub(in crate::vfs) fn dir(&self, ino: Ino, fh: Fh) -> Arc<Handle> {
-        let known = self.handles.find(fh, ino);
-        known.unwrap_or_else(|| self.handles.rebuild(fh, Handle::Dir(Dir::new(ino))))
+    pub(in crate::vfs) fn dir(&self, ino: Ino, fh: Fh) -> Result<Arc<Handle>> {
+        match self.handles.find(fh, ino) {
+            Some(handle) => Ok(handle),
+            None => self.handles.rebuild(fh, Handle::Dir(Dir::new(ino)), OFlag::O_DIRECTORY),
+        }
+    }
+
+    /// Records the handle that a request opened. Closes the one that an earlier process opened for
+    /// the same request, which the kernel does not know.
+    async fn replace_earlier_handle(&self, caller: &Caller, fh: Fh, ino: Ino) {
+        let Some(request) = &caller.request else { return };
+        if let Some(earlier) = request.earlier_handle() {
+            self.abandon(Fh(earlier), ino).await;
+        }
+        request.intend_handle(fh.0);
     }
 }

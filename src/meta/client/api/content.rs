@@ -19,7 +19,7 @@ use crate::meta::op::names::clone::PLAIN_CHUNKS;
 use crate::meta::record::chunk::CHUNK_BITS;
 use crate::meta::record::visible_slices;
 use crate::meta::record::{Attr, CHUNK_SIZE, Slice};
-use crate::meta::{AtimeMode, Caller, Ino, Operation, Timestamp};
+use crate::meta::{AtimeMode, Caller, Ino, Operation, Sid, Timestamp};
 
 /// Attempts of a change to a wide range of a file whose chunks keep changing.
 const MAX_ATTEMPTS: usize = 50;
@@ -45,6 +45,34 @@ impl Meta {
         let keep_cache = self.context.open.open(ino, &attr);
         self.note_access(ino, None);
         Ok(Opened { attr, keep_cache })
+    }
+
+    /// Opens a file again that another process of this session opened: its permissions and flags
+    /// were checked then, and may have changed since.
+    pub async fn reopen_file(&self, ino: Ino) -> Result<Attr> {
+        let attr = self.getattr(ino).await?;
+        self.adopt_open_file(ino, &attr);
+        Ok(attr)
+    }
+
+    /// As [`Meta::reopen_file`], with an attr that was just read.
+    pub fn adopt_open_file(&self, ino: Ino, attr: &Attr) {
+        self.context.open.open(ino, attr);
+    }
+
+    /// Takes over the removed files of a resumed session, once its open files are: those that are
+    /// open are deleted when they are closed, the others now.
+    pub async fn adopt_removed_files(&self) -> Result<()> {
+        let sid = self.context.sid();
+        if self.context.options.read_only || sid == Sid(0) {
+            return Ok(());
+        }
+        for ino in self.engine.sustained(sid).await? {
+            if !self.context.open.mark_removed(ino) {
+                self.drop_sustained(sid, ino).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Releases a handle. With the last one, a file without names is deleted.

@@ -177,7 +177,10 @@ impl Meta {
         check_trash(caller, dir, name)?;
         self.check_writable()?;
         let hour = self.hour_dir_for(dir, skip_trash).await?;
-        self.run(&Unlink { caller, dir, name, hour }).await?;
+        let ino = self.run(&Unlink { caller, dir, name, hour }).await?;
+        if caller.earlier_intent().is_some() {
+            self.observe_removed(ino).await?;
+        }
         Ok(())
     }
 
@@ -234,6 +237,15 @@ impl Meta {
         self.run(&op).await
     }
 
+    /// Records that a file has no names left, if an earlier process removed the last one.
+    async fn observe_removed(&self, ino: Ino) -> Result<()> {
+        let sid = self.context.sid();
+        if self.context.open.is_open(ino) && self.engine.sustained(sid).await?.contains(&ino) {
+            self.context.open.mark_removed(ino);
+        }
+        Ok(())
+    }
+
     /// Caches an attr that was just read.
     fn cache_attr(&self, ino: Ino, attr: &Attr) {
         self.context.open.observe(ino, attr);
@@ -260,7 +272,11 @@ impl Meta {
             return Err(Error::NotPermitted);
         }
         self.check_writable()?;
-        let ino = self.new_inode().await?;
+        let ino = match caller.earlier_intent() {
+            Some(intent) => Ino(intent[0]),
+            None => self.new_inode().await?,
+        };
+        caller.intend([ino.0, 0, 0, 0]);
         let NodeKind { kind, rdev } = node;
         self.run(&Create { caller, dir, name, kind, mode, umask, rdev, target: &target, ino }).await
     }

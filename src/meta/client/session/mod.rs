@@ -23,6 +23,8 @@ use crate::meta::{Sid, Timestamp};
 
 /// The number of heartbeats that a client may miss before others clean up after it.
 const MISSED_HEARTBEATS: u32 = 5;
+/// How long a session lasts that was handed over and is not resumed.
+const HAND_OVER_LIFETIME: Duration = Duration::from_mins(10);
 /// How long a session without heartbeats lasts.
 const LIFETIME_WITHOUT_HEARTBEAT: Duration = Duration::from_hours(8760);
 /// How often a session without heartbeats reloads the setting.
@@ -115,7 +117,15 @@ impl Meta {
     async fn register(&self, registration: Registration) -> Result<Sid> {
         let sid = match registration {
             Registration::None | Registration::Resume(Sid(0)) => return Ok(Sid(0)),
-            Registration::Resume(sid) => sid,
+            Registration::Resume(sid) => {
+                if self.engine.session(sid).await?.is_none() {
+                    warn!(
+                        sid = sid.0,
+                        "the session was cleaned up before it was resumed: its locks and removed files are gone"
+                    );
+                }
+                sid
+            }
             Registration::New => self.new_sid().await?,
         };
         self.put_session(sid).await?;
@@ -166,7 +176,13 @@ impl Meta {
     async fn finish_session(&self, keep_session: bool) -> Result<()> {
         let sid = self.context.sid();
         if sid == Sid(0) || keep_session {
-            return self.flush().await;
+            let flushed = self.flush().await;
+            if sid != Sid(0) && !self.context.options.heartbeat.is_zero() {
+                let until =
+                    Timestamp::now().sec.saturating_add_unsigned(HAND_OVER_LIFETIME.as_secs());
+                self.engine.extend_session(sid, until.max(self.expiry())).await?;
+            }
+            return flushed;
         }
         let released = self.release(sid).await;
         let flushed = self.flush().await;

@@ -54,6 +54,10 @@ impl Operation for Create<'_> {
         access::check(tx, self.caller, &dir, access::WRITE | access::EXEC).await?;
         access::may_add(&dir)?;
         if let Some(found) = tx.lookup(self.dir, self.name).await? {
+            // Created by an earlier process, for the same request.
+            if let Some(attr) = found.attr.clone().filter(|_| found.entry.ino == self.ino) {
+                return Ok(Plan::unchanged(CreateOutcome::Created(self.ino, attr)));
+            }
             // The entry refers to a missing node; only its type is known.
             let attr = found.attr.unwrap_or_else(|| {
                 Attr::new(found.entry.kind, 0, 0, 0, self.dir, crate::meta::Timestamp::default())

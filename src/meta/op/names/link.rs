@@ -48,9 +48,15 @@ impl Operation for Link<'_> {
         if is_nameless && !tx.sustained(sid, self.ino).await? {
             return Err(Error::NotFound);
         }
-        if tx.entry(self.dir, self.name).await?.is_some() {
+        if let Some(entry) = tx.entry(self.dir, self.name).await? {
+            // Linked by an earlier process, for the same request.
+            if self.caller.earlier_intent().is_some() && entry.ino == self.ino {
+                return Ok(Plan::unchanged(node));
+            }
+            self.caller.intend([0; 4]);
             return Err(Error::Exists);
         }
+        self.caller.intend([self.ino.0, 0, 0, 0]);
         let space = node.space();
         let wanted = UsageRequest { uid: node.uid, gid: node.gid, space, inodes: 1 };
         quota_check::check_link(tx, wanted, self.dir).await?;

@@ -61,8 +61,12 @@ impl Operation for Rename<'_> {
             Key::Lookup(dst, new.clone()),
         ])
         .await?;
-        let moving = tx.lookup(src, old).await?.ok_or(Error::NotFound)?;
-        let taken = tx.lookup(dst, new).await?;
+        let (moving, taken) = (tx.lookup(src, old).await?, tx.lookup(dst, new).await?);
+        if let Some(done) = self.done_before(moving.as_ref(), taken.as_ref()) {
+            return Ok(Plan::unchanged(done));
+        }
+        self.caller.intend([0; 4]);
+        let moving = moving.ok_or(Error::NotFound)?;
         let same_place = src == dst && old == new;
         let same_node = taken.as_ref().is_some_and(|taken| taken.entry.ino == moving.entry.ino);
         if !same_place && taken.is_some() && self.forbids_replacing() {
@@ -77,6 +81,8 @@ impl Operation for Rename<'_> {
         let node = moving.attr.clone().ok_or(Error::NotFound)?;
         let planned = Move { op: self, src_dir, dst_dir, moving, node, taken };
         planned.check(tx).await?;
+        let other = planned.taken.as_ref().map_or(0, |taken| taken.entry.ino.0);
+        self.caller.intend([planned.moving.entry.ino.0, other, 0, 0]);
         planned.plan(tx).await
     }
 }
@@ -88,6 +94,15 @@ impl Rename<'_> {
 
     fn is_exchange(&self) -> bool {
         self.mode == RenameMode::Exchange
+    }
+
+    /// Returns the outcome if an earlier process has renamed, for the same request.
+    fn done_before(&self, old: Option<&Found>, new: Option<&Found>) -> Option<Renamed> {
+        let [moved, other, ..] = self.caller.earlier_intent()?;
+        let new = new.filter(|new| new.entry.ino.0 == moved)?;
+        let ino_of_old = old.map_or(0, |old| old.entry.ino.0);
+        let is_done = if self.is_exchange() { ino_of_old == other } else { ino_of_old != moved };
+        is_done.then(|| Renamed { ino: Ino(moved), attr: new.attr.clone(), other: None })
     }
 
     fn line(&self, replaced: Option<Ino>, hour: Option<Ino>, ino: Ino) -> LogOp<'_> {

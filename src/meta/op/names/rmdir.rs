@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::meta::engine::{Change, Key};
 use crate::meta::op::attrs::access;
+use crate::meta::op::names::unlink::removed_before;
 use crate::meta::record::attr::flag;
 use crate::meta::record::changelog::LogOp;
 use crate::meta::record::trash::Trashed;
@@ -30,7 +31,12 @@ impl Operation for Rmdir<'_> {
         tx.prefetch_speculative(&[Key::Place(self.dir), Key::Lookup(self.dir, self.name.clone())])
             .await?;
         let dir = tx.dir(self.dir).await?;
-        let found = tx.lookup(self.dir, self.name).await?.ok_or(Error::NotFound)?;
+        let found = tx.lookup(self.dir, self.name).await?;
+        if removed_before(self.caller, found.as_ref()).is_some() {
+            return Ok(Plan::unchanged(None));
+        }
+        self.caller.intend([0; 4]);
+        let found = found.ok_or(Error::NotFound)?;
         if found.entry.kind != FileKind::Dir {
             return Err(Error::NotDirectory);
         }
@@ -63,6 +69,7 @@ impl Operation for Rmdir<'_> {
         plan.push(Change::RemoveDirQuota(ino));
         plan.add_dir_usage(self.dir, 0, -4096, -1);
         let trash = hour.unwrap_or(Ino::NONE);
+        self.caller.intend([ino.0, 0, 0, 0]);
         plan.log(tx, LogOp::Rmdir { parent: self.dir, name: self.name, trash, ino });
         Ok(plan.with_output(found.attr.filter(|_| hour.is_none()).map(|attr| (ino, attr))))
     }

@@ -1,7 +1,7 @@
 //! Unlink: removes a name that is not a directory.
 
 use crate::error::{Error, Result};
-use crate::meta::engine::Key;
+use crate::meta::engine::{Found, Key};
 use crate::meta::op::attrs::access;
 use crate::meta::op::names::remove_link::remove_link;
 use crate::meta::record::FileKind;
@@ -29,7 +29,12 @@ impl Operation for Unlink<'_> {
         tx.prefetch_speculative(&[Key::Place(self.dir), Key::Lookup(self.dir, self.name.clone())])
             .await?;
         let dir = tx.dir(self.dir).await?;
-        let found = tx.lookup(self.dir, self.name).await?.ok_or(Error::NotFound)?;
+        let found = tx.lookup(self.dir, self.name).await?;
+        if let Some(ino) = removed_before(self.caller, found.as_ref()) {
+            return Ok(Plan::unchanged(ino));
+        }
+        self.caller.intend([0; 4]);
+        let found = found.ok_or(Error::NotFound)?;
         if found.entry.kind == FileKind::Dir {
             return Err(Error::NotPermitted);
         }
@@ -62,6 +67,13 @@ impl Operation for Unlink<'_> {
             ino,
         };
         plan.log(tx, line);
+        self.caller.intend([ino.0, 0, 0, 0]);
         Ok(plan.with_output(ino))
     }
+}
+
+/// Returns the node whose name an earlier process has removed for the same request.
+pub(super) fn removed_before(caller: &Caller, found: Option<&Found>) -> Option<Ino> {
+    let ino = Ino(caller.earlier_intent()?[0]);
+    found.is_none_or(|found| found.entry.ino != ino).then_some(ino)
 }
