@@ -21,6 +21,7 @@
 //! - `outage`: log lines at the start and end of an outage
 //! - [`buffer_pool`]: page-aligned buffers that are reused
 //! - [`log`]: the log of a program
+//! - [`keeper`]: the process that holds descriptors of mounts while their server is replaced
 //! - [`error`]: the error type and its errno
 //! - [`secret`]: passwords and keys that no log shows
 //! - [`mod@slice`]: slices, as both metadata and data name them
@@ -39,6 +40,7 @@ pub mod csi;
 mod descriptors;
 pub mod error;
 pub mod fuse;
+pub mod keeper;
 pub mod log;
 pub mod meta;
 mod metric_families;

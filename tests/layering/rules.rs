@@ -8,6 +8,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("crc32c", &[]),
     ("descriptors", &[]),
+    ("keeper", &["descriptors", "error", "sync"]),
     ("metric_families", &[]),
     ("rate_limit", &[]),
     ("policy", &["error"]),
@@ -59,6 +60,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "access",
             "error",
+            "keeper",
             "buffer_pool",
             "meta",
             "chunk",
@@ -74,6 +76,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "access",
             "error",
+            "keeper",
             "log",
             "metrics_http",
             "policy",
@@ -90,6 +93,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "error",
+            "keeper",
             "log",
             "metrics_http",
             "secret",
@@ -103,7 +107,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "options",
         ],
     ),
-    ("bin", &["error", "runtime", "cli", "csi"]),
+    ("bin", &["error", "keeper", "runtime", "cli", "csi"]),
 ];
 
 /// Finer rules inside a layer: a module and what it must not know.
