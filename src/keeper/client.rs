@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::warn;
@@ -72,6 +73,11 @@ impl KeeperClient {
             cause: cause.to_string(),
         };
         let connection = connect_to(socket).map_err(unreachable)?;
+        let peer = getsockopt(&connection, PeerCredentials).map_err(|e| unreachable(e.into()))?;
+        if ![0, rustix::process::geteuid().as_raw()].contains(&peer.uid()) {
+            let text = format!("it is a process of user {}", peer.uid());
+            return Err(unreachable(io::Error::other(text)));
+        }
         set_socket_timeout(&connection, Timeout::Send, Some(CALL_TIMEOUT))
             .map_err(|error| unreachable(error.into()))?;
         let shared = Arc::new(Shared {

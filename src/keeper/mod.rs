@@ -7,16 +7,20 @@
 //!
 //! One client at a time is the *owner*: the one that serves, and may change what is held. Others
 //! prepare, then *ask*. `ownership` has the rules, `protocol` the messages, [`server`] the loop,
-//! [`client`] the other side. Everything but the client runs in one thread, without a runtime
-//! and with little memory.
+//! [`client`] the other side. On a host without Kubernetes, [`supervise`] also starts and restarts the
+//! server. Everything but the client runs in one thread, without a runtime and with little memory.
 
 pub mod client;
 mod connection;
 mod listener;
 mod ownership;
 mod packet;
+pub mod place;
 mod protocol;
+mod reexec;
+pub mod run;
 pub mod server;
+pub mod supervise;
 
 pub use client::{KeeperClient, KeeperEvent};
 pub use protocol::MAX_DESCRIPTORS;
