@@ -22,6 +22,7 @@
 //! - [`buffer_pool`]: page-aligned buffers that are reused
 //! - [`ledger`]: what the next process must know if this one dies
 //! - [`log`]: the log of a program
+//! - [`keeper`]: the process that holds descriptors of mounts while their server is replaced
 //! - [`error`]: the error type and its errno
 //! - [`secret`]: passwords and keys that no log shows
 //! - [`mod@slice`]: slices, as both metadata and data name them
@@ -40,6 +41,7 @@ pub mod csi;
 mod descriptors;
 pub mod error;
 pub mod fuse;
+pub mod keeper;
 pub mod ledger;
 pub mod log;
 pub mod meta;

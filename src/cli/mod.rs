@@ -22,6 +22,7 @@ mod stats_file;
 mod status;
 mod table;
 mod umount;
+mod upgrade;
 mod version;
 
 use std::ffi::OsString;
@@ -109,6 +110,8 @@ enum Command {
     Mount(Box<mount::Mount>),
     /// Unmount a volume
     Umount(umount::Umount),
+    /// Let another version of this program serve a mount, without unmounting it
+    Upgrade(upgrade::Upgrade),
     /// Measure the speed of a directory
     Bench(bench::Bench),
     /// Show the version
@@ -159,6 +162,7 @@ impl Cli {
                 command.run(parent).await
             }
             Command::Umount(command) => command.run().await,
+            Command::Upgrade(command) => command.run().await,
             Command::Bench(command) => command.run().await,
             Command::Version(command) => command.run(),
         }

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -106,6 +106,28 @@ pub fn exec_without_passwords(words: &[OsString]) -> anyhow::Error {
         Ok(error) => anyhow::Error::new(error).context("cannot run the program again"),
         Err(error) => error,
     }
+}
+
+/// Returns how to run a program of this kind so that its visible arguments have no passwords. The pipe
+/// has to stay open until it has been started.
+pub fn command_without_passwords(
+    program: &Path,
+    words: &[OsString],
+) -> io::Result<(Command, Option<OwnedFd>)> {
+    let mut command = Command::new(program);
+    // What told this process about its own arguments is not meant for another.
+    command.env_remove(ARGUMENTS_FROM);
+    if !has_password(words) {
+        command.args(words);
+        return Ok((command, None));
+    }
+    let (read, write) = nix::unistd::pipe()?;
+    let all: Vec<OsString> = [OsString::from(program)].into_iter().chain(words.to_vec()).collect();
+    File::from(write).write_all(&encode_words(&all))?;
+    // A pipe made this way is inherited.
+    command.env(ARGUMENTS_FROM, std::os::fd::AsRawFd::as_raw_fd(&read).to_string());
+    command.args(words.iter().map(|word| mask_password(word)));
+    Ok((command, Some(read)))
 }
 
 /// Closes descriptors inherited by accident, such as a pipe whose reader would wait for ever.

@@ -8,6 +8,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("crc32c", &[]),
     ("descriptors", &[]),
+    ("keeper", &["descriptors", "error", "sync"]),
     ("metric_families", &[]),
     ("rate_limit", &[]),
     ("policy", &["error"]),
@@ -94,6 +95,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "access",
             "error",
+            "keeper",
             "log",
             "metrics_http",
             "policy",
@@ -110,6 +112,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "error",
+            "keeper",
             "log",
             "metrics_http",
             "secret",
@@ -123,7 +126,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "options",
         ],
     ),
-    ("bin", &["error", "runtime", "cli", "csi"]),
+    ("bin", &["error", "keeper", "runtime", "cli", "csi"]),
 ];
 
 /// Finer rules inside a layer: a module and what it must not know.

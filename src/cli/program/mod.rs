@@ -12,6 +12,7 @@ use tracing::error;
 use super::exit::Exit;
 use super::relaunch::Parent;
 use super::{Cli, Command, relaunch};
+use crate::keeper;
 use crate::options::go_syntax;
 use mount_helper::HelperAction;
 
@@ -29,6 +30,10 @@ pub struct Program {
 impl Program {
     /// Starts the program. Returns its exit code as an error if there is nothing left to run.
     pub fn begin(words: Vec<OsString>) -> Result<Self, ExitCode> {
+        // Before anything else: a keeper has no log and no runtime.
+        if words.get(1).is_some_and(|word| word == "keeper") {
+            return Err(keeper::run::main(&words, 2, relaunch::command_without_passwords));
+        }
         match relaunch::received_arguments() {
             Ok(Some((words, parent))) => {
                 let cli = parse(&words, false)?;
