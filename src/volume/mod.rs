@@ -2,6 +2,7 @@
 //!
 //! Connects metadata to data: neither knows the other.
 
+mod kept_session;
 mod mounted;
 mod options;
 pub mod storage;
@@ -26,6 +27,7 @@ use crate::meta::{Meta, SliceStore};
 use crate::object::replaceable::ReplaceableStore;
 use crate::object::{self, Metrics, StoreHealth};
 use crate::slice::{SliceId, SliceSize};
+pub use kept_session::{KeptSession, SessionRecord};
 pub use mounted::{MountRequest, Mounted};
 pub use options::VolumeOptions;
 use storage::Overrides;
@@ -123,6 +125,15 @@ impl Volume {
         let closed = self.meta.close().await;
         self.store.close().await;
         flushed.and(closed)
+    }
+
+    /// As [`Volume::close`], but keeps the metadata session for the process that resumes it. Staged
+    /// blocks stay on disk.
+    pub async fn hand_over(&self) -> Result<()> {
+        self.following.token().cancel();
+        let handed_over = self.meta.hand_over().await;
+        self.store.close().await;
+        handed_over
     }
 
     /// Closes the data only: others continue to use the metadata.

@@ -69,7 +69,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fuse", &["error", "ledger", "slice", "meta", "vfs", "sync"]),
     (
         "volume",
-        &["error", "ledger", "policy", "secret", "slice", "meta", "object", "chunk", "vfs", "fuse"],
+        &[
+            "error", "keeper", "ledger", "policy", "secret", "slice", "meta", "object", "chunk",
+            "vfs", "fuse",
+        ],
     ),
     ("options", &["error", "policy", "secret", "meta", "object", "chunk", "vfs", "fuse", "volume"]),
     ("access", &["error", "policy", "secret", "meta", "volume", "options"]),
@@ -112,6 +115,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "error",
+            "ledger",
             "keeper",
             "log",
             "metrics_http",

@@ -5,6 +5,7 @@
 
 mod embedded_volume;
 mod fstab;
+mod keeper;
 mod mount_point;
 mod positional;
 mod process_metrics;

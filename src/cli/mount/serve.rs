@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
+use super::keeper::{self, Keeper};
 use super::positional::{MetaUrl, Positional};
 use super::signals::{SignalAction, Signals};
 use super::{Mount, embedded_volume, mount_point, process_metrics, sd_notify};
@@ -17,12 +18,13 @@ use crate::chunk::{Budget, Cache};
 use crate::cli::exit::Exit;
 use crate::cli::relaunch::Parent;
 use crate::fuse::{SessionEnd, SessionOptions};
+use crate::ledger::Ledger;
 use crate::meta::{Ino, Meta, Registration};
 use crate::metrics_http::{self, ConnectionLimits};
 use crate::object;
 use crate::vfs::Visibility;
 use crate::volume::storage::{Overrides, spec};
-use crate::volume::{MountRequest, Mounted, Volume, VolumeOptions};
+use crate::volume::{KeptSession, MountRequest, Mounted, Volume, VolumeOptions};
 
 /// Memory for handles and virtual files: out of reach for any legitimate use.
 const HANDLE_MEMORY: usize = 1 << 30;
@@ -32,6 +34,7 @@ struct ServedMount {
     mounted: Mounted,
     volume: Arc<Volume>,
     cache: Option<Arc<Cache>>,
+    keeper: Option<Keeper>,
     _metrics_server: Option<AbortOnDropHandle<()>>,
 }
 
@@ -40,6 +43,8 @@ enum EndReason {
     Signal(&'static str),
     Ended(SessionEnd),
     Lost(crate::Error),
+    /// Another process continues with the mount.
+    HandedOver,
     /// The program that requested the mount did not wait for it.
     Abandoned,
 }
@@ -52,18 +57,29 @@ impl Mount {
         let mut signals = Signals::listen()?;
         let Positional { meta_url, mount_point: point } = Positional::parse(&self.positional)?;
         let (url, note) = self.volume(meta_url).await?;
-        let dir = point.clone();
-        tokio::task::spawn_blocking(move || mount_point::prepare(&dir)).await??;
+        let mut keeper = Keeper::connect()?;
+        let kept = keeper.as_ref().map(Keeper::kept).transpose()?.flatten();
+        if kept.is_none() {
+            let dir = point.clone();
+            tokio::task::spawn_blocking(move || mount_point::prepare(&dir)).await??;
+        }
         let meta = self.connect(&url, &point).await?;
+        // From here on nothing must fail that can be found out before: the old process stops.
+        let kept = match &mut keeper {
+            Some(keeper) => keeper.own(kept.is_some()).await?,
+            None => None,
+        };
+        let is_adopted = kept.is_some();
         let served = tokio::select! {
-            served = self.start(&meta, &point) => served,
+            served = self.start(&meta, &point, keeper, kept) => served,
             signal = signals.next_stop() => Err(anyhow!("received {signal} before the volume was mounted")),
         };
         let served = match served {
             Ok(served) => served,
             Err(error) => {
-                // Do not leave the session behind.
-                if let Err(error) = meta.close().await {
+                // Do not leave the session behind, unless the next process needs it.
+                let closed = if is_adopted { meta.hand_over().await } else { meta.close().await };
+                if let Err(error) = closed {
                     warn!(%error, "cannot close the metadata session");
                 }
                 return Err(error);
@@ -74,6 +90,7 @@ impl Mount {
         info!("{ready}");
         let reported = report_ready(parent, &ready);
         sd_notify::ready();
+        let mut served = served;
         let (reason, flush) = match reported {
             Ok(()) => served.wait(&meta, &mut signals).await,
             Err(error) => {
@@ -106,8 +123,15 @@ impl Mount {
         meta.with_context(|| format!("cannot open the volume at {url}"))
     }
 
-    async fn start(&self, meta: &Arc<Meta>, point: &Path) -> anyhow::Result<ServedMount> {
+    async fn start(
+        &self,
+        meta: &Arc<Meta>,
+        point: &Path,
+        keeper: Option<Keeper>,
+        kept: Option<KeptSession>,
+    ) -> anyhow::Result<ServedMount> {
         let root = match &self.args.meta.subdir {
+            _ if kept.is_some() => kept.as_ref().map_or(Ino::ROOT, |kept| kept.record.root()),
             Some(subdir) => {
                 meta.ensure_dir(subdir).await.with_context(|| format!("--subdir {subdir}"))?
             }
@@ -126,7 +150,11 @@ impl Mount {
             None => None,
         };
         let listener = self.listen_for_metrics().await;
-        meta.start(Registration::New).await.context("cannot register the session")?;
+        let registration = match &kept {
+            Some(kept) => Registration::Resume(kept.record.sid()),
+            None => Registration::New,
+        };
+        meta.start(registration).await.context("cannot register the session")?;
         let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let config = self.args.config_file(
             meta,
@@ -144,8 +172,12 @@ impl Mount {
             root,
         };
         let volume = Volume::open(Arc::clone(meta), options).await?;
+        let ledger = match &kept {
+            Some(kept) => Some(kept.take_ledger()?),
+            None => keeper.as_ref().map(|_| Ledger::create()).transpose()?,
+        };
         let request = MountRequest {
-            point: point.to_owned(),
+            point: kept.as_ref().map_or(point, |kept| &kept.record.point).to_owned(),
             root,
             vfs: self.args.fuse.vfs(&self.args.meta_cache, self.args.cache.max_readahead),
             mount: self.args.fuse.mount(
@@ -154,24 +186,34 @@ impl Mount {
                 self.args.process.force,
             ),
             init: self.args.fuse.init_options(&setting),
-            session: SessionOptions::default(),
+            session: SessionOptions { ledger, ..SessionOptions::default() },
             memory: Budget::new(HANDLE_MEMORY),
             visibility: Visibility::All,
             config,
             registry: None,
         };
-        let mounted = match Mounted::start(Arc::clone(&volume), request).await {
+        let is_adopted = kept.is_some();
+        let mounted = match kept {
+            Some(kept) => adopt(&volume, request, kept).await,
+            None => Mounted::start(Arc::clone(&volume), request).await,
+        };
+        let mounted = match mounted {
             Ok(mounted) => mounted,
             Err(error) => {
                 // An error of the cleanup must not hide the error that caused it.
-                if let Err(error) = volume.close(false).await {
+                let closed =
+                    if is_adopted { volume.hand_over().await } else { volume.close(false).await };
+                if let Err(error) = closed {
                     warn!(%error, "cannot close the volume");
                 }
                 return Err(error.into());
             }
         };
         let metrics_server = listener.map(|listener| serve_metrics(listener, registry));
-        Ok(ServedMount { mounted, volume, cache, _metrics_server: metrics_server })
+        if let Some(keeper) = &keeper {
+            keeper.keep(&mounted);
+        }
+        Ok(ServedMount { mounted, volume, cache, keeper, _metrics_server: metrics_server })
     }
 
     /// Listens for metrics requests. A failure is only logged: the mount works without metrics.
@@ -198,9 +240,10 @@ fn report_ready(parent: &mut Option<Parent>, ready: &str) -> anyhow::Result<()> 
 
 impl ServedMount {
     /// Waits until the mount has to end, and returns why, and whether to upload everything before.
-    async fn wait(&self, meta: &Meta, signals: &mut Signals) -> (EndReason, bool) {
+    async fn wait(&mut self, meta: &Meta, signals: &mut Signals) -> (EndReason, bool) {
         let mut flush = false;
         let (ended, lost) = (self.mounted.ended(), meta.lost());
+        let keeper = &mut self.keeper;
         tokio::pin!(ended, lost);
         loop {
             // Signals first: a flush request precedes the unmount it is for.
@@ -212,6 +255,7 @@ impl ServedMount {
                 },
                 end = &mut ended => return (EndReason::Ended(end), flush),
                 error = &mut lost => return (EndReason::Lost(error), flush),
+                () = keeper::asked_to_yield(keeper) => return (EndReason::HandedOver, flush),
             }
         }
     }
@@ -232,12 +276,22 @@ impl ServedMount {
                 warn!(%error, "this client may not use the volume any more: unmounting");
             }
             EndReason::Abandoned => info!("unmounting"),
+            EndReason::HandedOver => info!("handing the mount over to another process"),
         }
+        let hands_over = matches!(reason, EndReason::HandedOver);
         let closing = async {
-            let stored = self.mounted.close().await;
-            let closed = self.volume.close(flush).await;
+            let (stored, closed) = if hands_over {
+                let stored = self.mounted.hand_over().await;
+                (stored, self.volume.hand_over().await)
+            } else {
+                let stored = self.mounted.close().await;
+                (stored, self.volume.close(flush).await)
+            };
             if let Some(cache) = self.cache {
                 cache.close().await;
+            }
+            if let Some(keeper) = self.keeper {
+                keeper.end(hands_over);
             }
             stored.and(closed)
         };
@@ -253,6 +307,7 @@ impl ServedMount {
         match reason {
             EndReason::Signal(_)
             | EndReason::Abandoned
+            | EndReason::HandedOver
             | EndReason::Ended(SessionEnd::Unmounted | SessionEnd::Stopped) => Ok(()),
             EndReason::Ended(SessionEnd::Aborted) => {
                 Err(Exit::Disconnected.with(anyhow!("the connection to the kernel was aborted")))
@@ -264,6 +319,18 @@ impl ServedMount {
             EndReason::Lost(error) => Err(Exit::Lost.with(error.into())),
         }
     }
+}
+
+/// Continues with a mount that another process served.
+async fn adopt(
+    volume: &Arc<Volume>,
+    request: MountRequest,
+    kept: KeptSession,
+) -> crate::Result<Mounted> {
+    let KeptSession { record, device, .. } = kept;
+    let mounted = Mounted::adopt(Arc::clone(volume), request, device, record.agreed).await?;
+    volume.meta().adopt_removed_files().await?;
+    Ok(mounted)
 }
 
 fn serve_metrics(listener: TcpListener, registry: Registry) -> AbortOnDropHandle<()> {
