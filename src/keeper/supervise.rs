@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -91,6 +91,8 @@ pub struct Supervisor {
     restart_at: Option<Instant>,
     is_first: bool,
     is_ending: bool,
+    /// The exit status of a server that is not restarted; a spare may still follow it.
+    given_up: Option<u8>,
     next: Next,
 }
 
@@ -126,6 +128,7 @@ impl Supervisor {
             restart_at: Some(Instant::now()),
             is_first: true,
             is_ending: false,
+            given_up: None,
             next: Next::GoOn,
         }
     }
@@ -259,7 +262,8 @@ impl Supervisor {
                 "giving up: the server has died {MAX_DEATHS} times without serving, the last time it {}",
                 shown(status)
             ));
-            self.end(exit_status(status).max(1));
+            self.given_up = Some(exit_status(status).max(1));
+            self.end_if_last();
         }
     }
 
@@ -282,6 +286,7 @@ impl Supervisor {
             log(&format!("process {pid} serves now"));
             self.server = Some(Child { has_owned: true, ..standby.child });
             self.program = standby.program;
+            self.given_up = None;
             self.restart_at = None;
             self.deaths.clear();
             self.next = Next::Upgraded;
@@ -298,6 +303,7 @@ impl Supervisor {
             }
             self.server = Some(Child { pid, started: Instant::now(), has_owned: true });
             self.program = program;
+            self.given_up = None;
             self.restart_at = None;
             self.deaths.clear();
         }
@@ -312,7 +318,7 @@ impl Supervisor {
         self.doom(standby.child.pid);
         if self.is_ending {
             self.end_if_last();
-        } else if self.server.is_none() && self.restart_at.is_none() {
+        } else if self.server.is_none() && self.restart_at.is_none() && self.given_up.is_none() {
             self.restart_at = Some(Instant::now());
         }
     }
@@ -362,6 +368,7 @@ impl Supervisor {
         command.stdin(if self.is_first { Stdio::inherit() } else { Stdio::null() });
         // A signal from a terminal is for the keeper, which passes it on.
         command.env(SOCKET_VARIABLE, &self.socket).process_group(0);
+        admit_signals(&mut command);
         let child = command.spawn().map_err(failed)?;
         drop(kept);
         if self.is_first {
@@ -372,8 +379,13 @@ impl Supervisor {
     }
 
     fn end_if_last(&mut self) {
-        if self.is_ending && self.server.is_none() && self.next == Next::GoOn {
-            self.end(0);
+        if self.server.is_some() || self.next != Next::GoOn {
+            return;
+        }
+        match self.given_up {
+            Some(status) if self.is_ending || self.retired.is_empty() => self.end(status),
+            None if self.is_ending => self.end(0),
+            _ => {}
         }
     }
 
@@ -383,6 +395,15 @@ impl Supervisor {
         retired.chain(standby).for_each(|pid| signal(pid, Signal::SIGTERM));
         self.next = Next::End(status);
     }
+}
+
+/// A child inherits which signals are blocked. The keeper blocks those that it reads.
+#[allow(unsafe_code, reason = "only a child itself can admit signals before it is executed")]
+fn admit_signals(command: &mut Command) {
+    let admit = || SigSet::empty().thread_set_mask().map_err(io::Error::from);
+    // SAFETY: between fork and exec, it makes one call that is safe in a signal handler, and allocates
+    // nothing.
+    unsafe { command.pre_exec(admit) };
 }
 
 fn answer(keeper: &mut Server, requester: Option<(ClientId, u32)>, result: Result<(), String>) {

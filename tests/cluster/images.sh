@@ -6,7 +6,7 @@
 # They have the names in the manifests and examples of the project, so that a test uses those unchanged. Their
 # contents:
 #
-#   jfs-csi          JFS_CSI, in the layout of deploy/Dockerfile, with its shared libraries
+#   jfs-csi          JFS_CSI and the jfs-keeper beside it, in the layout of deploy/Dockerfile, with shared libraries
 #   csi-* sidecars   the real ones, in the newest available versions, whatever the tag says; the registrar is a
 #                    replacement, see programs/sidecars
 #   redis, minio     Debian's Redis, and the MinIO of the other tests
@@ -76,7 +76,8 @@ named() {
 root=$work/jfs-csi
 install_program "$driver" "$root"
 mv "$root/usr/bin/$(basename "$driver")" "$root/usr/bin/jfs-csi" 2>/dev/null || true
-strip "$root/usr/bin/jfs-csi"
+install_program "$(dirname "$driver")/jfs-keeper" "$root"
+strip "$root/usr/bin/jfs-csi" "$root/usr/bin/jfs-keeper"
 install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
 printf 'hosts: files dns\n' >"$root/etc/nsswitch.conf"
 printf '%s:x:%d:%d::/:/none\n' root 0 0 nonroot 65532 65532 nobody 65534 65534 >"$root/etc/passwd"

@@ -9,7 +9,7 @@
 # reason, all others end, and mounts and addresses disappear. Files and control groups remain in two places,
 # and are removed here, also after a run that was killed.
 #
-# JFS_CSI names a driver that is already built.
+# JFS_CSI names a driver that is already built; jfs-keeper is beside it.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -31,7 +31,7 @@ done
 driver=${JFS_CSI:-}
 if [ -z "$driver" ]; then
   target=${CARGO_TARGET_DIR:-$project/target}
-  (cd "$project" && cargo build --locked --quiet --profile suites --bin jfs-csi --target-dir "$target" >&2)
+  (cd "$project" && cargo build --locked --quiet --profile suites --bin jfs-csi --bin jfs-keeper --target-dir "$target" >&2)
   driver=$target/suites/jfs-csi
 fi
 

@@ -48,6 +48,9 @@ func (c *cluster) checkNetwork(id string, rules *networking.NetworkPolicy) {
 		return
 	}
 	for _, template := range c.selected(rules.Namespace, chosen) {
+		if !listens(template) {
+			continue
+		}
 		for _, rule := range rules.Spec.Ingress {
 			for _, port := range rule.Ports {
 				if port.Port != nil && !hasPort(template, port.Port.StrVal, port.Port.IntVal) {
@@ -115,6 +118,16 @@ func hasPort(template *core.PodTemplateSpec, name string, number int32) bool {
 			if name != "" && port.Name == name || name == "" && port.ContainerPort == number {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// Whether anybody can connect to a pod at all.
+func listens(template *core.PodTemplateSpec) bool {
+	for _, container := range template.Spec.Containers {
+		if len(container.Ports) > 0 {
+			return true
 		}
 	}
 	return false

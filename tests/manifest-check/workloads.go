@@ -30,6 +30,7 @@ func (c *cluster) checkWorkloads() {
 		c.checkTemplate(id, deployment.Namespace, &deployment.Spec.Template)
 	})
 	each(c, func(id string, pod *core.Pod) { c.checkPod(id, pod.Namespace, &pod.Spec) })
+	c.checkKeepers()
 }
 
 func (c *cluster) checkTemplate(id, namespace string, template *core.PodTemplateSpec) {
@@ -53,6 +54,9 @@ func (c *cluster) checkPod(id, namespace string, pod *core.PodSpec) {
 		known, isSidecar := sidecars[imageName(container.Image)]
 		if container.Name == driver {
 			known, isSidecar = c.flags, len(c.flags) > 0
+		}
+		if container.Name == keeper {
+			known, isSidecar = []string{"socket", "orphan-timeout"}, true
 		}
 		flags := parse(container.Args)
 		if isSidecar {

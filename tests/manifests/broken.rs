@@ -13,6 +13,7 @@ type Break = (&'static str, &'static str, &'static str, &'static str);
 
 const NODE: &str = "kubernetes/base/node.yaml";
 const CONTROLLER: &str = "kubernetes/base/controller.yaml";
+const KEEPER: &str = "kubernetes/base/keeper.yaml";
 const RBAC: &str = "kubernetes/base/rbac.yaml";
 const NETWORK: &str = "kubernetes/base/networkpolicy.yaml";
 const DRIVER: &str = "kubernetes/base/csidriver.yaml";
@@ -163,6 +164,30 @@ fn mistakes_that_only_a_cluster_would_show_are_found() {
             "kind: Role\n  name: jfs-csi-leader",
             "kind: Role\n  name: jfs-csi-elector",
             "names Role kube-system/jfs-csi-elector",
+        ),
+    ]);
+}
+
+#[test]
+fn a_keeper_with_more_than_it_needs_is_found() {
+    all_found(&[
+        (KEEPER, "--socket=", "--sockt=", "unknown flag --sockt"),
+        (KEEPER, "--socket=/run/jfs-csi/", "--socket=/run/", "is not in a directory of the host"),
+        (KEEPER, "type: OnDelete", "type: RollingUpdate", "replaced together with the driver"),
+        (KEEPER, "drop: [ALL]", "drop: [NET_RAW]", "needs no capabilities"),
+        (KEEPER, "drop: [ALL]", "drop: [ALL]\n              add: [SYS_ADMIN]", "no capabilities"),
+        (
+            KEEPER,
+            "      terminationGrace",
+            "      hostPID: true\n      terminationGrace",
+            "of the host",
+        ),
+        (KEEPER, "/usr/bin/jfs-keeper", "/usr/bin/jfs-csi", "does not run jfs-keeper"),
+        (
+            KEEPER,
+            "      automountServiceAccountToken: false\n      priority",
+            "      priority",
+            "needs no token",
         ),
     ]);
 }

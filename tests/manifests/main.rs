@@ -51,6 +51,7 @@ fn the_chart_is_valid_by_default_and_with_everything_enabled() {
     Checker::here().passes(&[EVERYTHING]);
     Checker::here().passes(&[&format!("{CHART}?set=node.hostNetwork=true")]);
     Checker::here().passes(&[&format!("{CHART}?set=controller.allSecrets=true")]);
+    Checker::here().passes(&[&format!("{CHART}?set=keeper.enabled=false")]);
 }
 
 #[test]
@@ -78,6 +79,8 @@ fn the_chart_refuses_unknown_values() {
         "kubeletDir=/var/lib/kubelet/",
         "node.memoryBudget=much",
         "controller.replicas=0",
+        "keeper.dir=relative",
+        "keeper.orphanTimeoutSeconds=-1",
         "allow.everything=true",
         "allow.localStorage=relative",
         "allow.inlineProfile=anybody",
