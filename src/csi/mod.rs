@@ -4,6 +4,7 @@
 
 mod controller;
 mod deadline;
+mod keeper;
 mod mount_options;
 mod node;
 mod paths;

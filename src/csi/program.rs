@@ -14,7 +14,8 @@ use tonic::transport::Server;
 use tracing::{error, info, warn};
 
 use super::controller::Controller;
-use super::node::NodeService;
+use super::keeper::NodeKeeper;
+use super::node::{NodeService, from_origin, limits};
 use super::proto::csi::controller_server::ControllerServer;
 use super::proto::csi::identity_server::IdentityServer;
 use super::proto::csi::node_server::NodeServer;
@@ -26,6 +27,7 @@ use super::server::registration::RegistrationError;
 use super::server::socket::{Socket, parse_endpoint};
 use super::settings::Settings;
 use crate::error::{Error, Result};
+use crate::mounts::{Mounts, VolumeId};
 use crate::policy::Policy;
 
 /// The program, with parsed arguments.
@@ -60,10 +62,25 @@ impl Program {
         let Self { settings } = self;
         settings.check()?;
         let mut signals = Signals::listen()?;
-        let socket = Socket::listen(&parse_endpoint(&settings.endpoint)?)?;
         let (admission, registration_error) = (Admission::default(), RegistrationError::default());
         let policy = Policy::new(settings.allowed.clone())?;
-        let mounts = settings.mounts()?;
+        let mut keeper = match settings.keeper.as_deref().filter(|_| settings.mode.has_node()) {
+            Some(socket) => Some(NodeKeeper::connect(socket).await),
+            None => None,
+        };
+        let mounts = settings.mounts(keeper.as_ref().map(|keeper| Arc::clone(keeper.link())))?;
+        let decode = |origin: &serde_json::Value| from_origin(origin, &policy);
+        if let (Some(mounts), Some(keeper)) = (&mounts, &mut keeper) {
+            // While the process before still serves: if this fails, it goes on.
+            mounts.check_kept(&decode)?;
+            keeper.own().await?;
+        }
+        let socket = Socket::listen(&parse_endpoint(&settings.endpoint)?)?;
+        if let Some(mounts) = &mounts {
+            for volume in mounts.adopt(&decode).await {
+                restore_limits(mounts, &volume).await;
+            }
+        }
         let registry = Registry::new();
         let mounts_for_metrics = mounts.clone();
         let registries: Registries = Arc::new(move || {
@@ -111,8 +128,23 @@ impl Program {
         let Settings { driver_name, mode, endpoint, .. } = &settings;
         info!(driver = driver_name, ?mode, "serving at {endpoint}");
 
-        let signal = signals.next().await;
-        info!("{signal}: stopping");
+        let is_asked_to_yield = match (&mut keeper, &mounts) {
+            (Some(keeper), Some(mounts)) => tokio::select! {
+                signal = signals.next() => {
+                    info!("{signal}: stopping");
+                    false
+                }
+                () = keeper.asked_to_yield(mounts) => {
+                    info!("another process is ready to serve the mounts: stopping");
+                    true
+                }
+            },
+            _ => {
+                let signal = signals.next().await;
+                info!("{signal}: stopping");
+                false
+            }
+        };
         let remaining = tokio::select! {
             remaining = admission.drain(settings.drain_timeout) => remaining,
             signal = signals.next() => {
@@ -127,7 +159,7 @@ impl Program {
             );
         }
         if let Some(mounts) = &mounts {
-            mounts.drain(settings.drain_timeout).await;
+            mounts.hand_over(settings.drain_timeout).await;
         }
         if let Some(controller) = controller {
             controller.close(settings.drain_timeout).await;
@@ -141,7 +173,37 @@ impl Program {
             }
         }
         info!("stopped");
+        if let Some(keeper) = keeper.filter(|_| is_asked_to_yield) {
+            tokio::select! {
+                _ = signals.next() => {}
+                taken_over = keeper.stand_by() => {
+                    taken_over?;
+                    info!("the process that took over is gone: serving again");
+                    return Err(run_again());
+                }
+            }
+        }
         failed
+    }
+}
+
+/// Replaces this process by a new one of the same program. Returns only on failure.
+fn run_again() -> Error {
+    use std::os::unix::process::CommandExt;
+    let mut words = std::env::args_os();
+    let mut command = std::process::Command::new("/proc/self/exe");
+    if let Some(name) = words.next() {
+        command.arg0(name);
+    }
+    Error::internal("starting again", command.args(words).exec())
+}
+
+/// Applies the limits that a volume has in its file system.
+async fn restore_limits(mounts: &Mounts, volume: &VolumeId) {
+    let Some(meta) = mounts.meta(volume).await else { return };
+    match limits::read(&meta, volume).await {
+        Ok(limits) => mounts.set_limits(volume, limits).await,
+        Err(error) => warn!(%volume, %error, "cannot read its limits"),
     }
 }
 

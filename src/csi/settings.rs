@@ -10,7 +10,7 @@ use clap::{Parser, ValueEnum};
 use super::server::registration::{Registrar, RegistrationError};
 use crate::error::{Error, Result};
 use crate::log::Log;
-use crate::mounts::{Mounts, NodeCache, NodeOptions};
+use crate::mounts::{KeeperLink, Mounts, NodeCache, NodeOptions};
 use crate::options::durations::parse_duration;
 use crate::options::sizes::parse_mebibytes;
 use crate::policy::Flags;
@@ -120,6 +120,10 @@ pub struct Settings {
     /// max-stage-write, verify-cache-checksum
     #[arg(long, env = "JFS_CSI_CACHE_OPTIONS", value_name = "LIST", default_value = "")]
     pub cache_options: String,
+    /// Socket of the keeper of this node, which holds the mounts while the driver is replaced or has
+    /// died; without, they end with the driver
+    #[arg(long, env = "JFS_CSI_KEEPER", value_name = "SOCKET")]
+    pub keeper: Option<PathBuf>,
     /// Time to finish calls and store data before the driver stops
     #[arg(long, env = "JFS_CSI_DRAIN_TIMEOUT", default_value = "30s", value_parser = parse_duration)]
     pub drain_timeout: Duration,
@@ -157,7 +161,7 @@ impl Settings {
 
     /// Opens the mounts of this node, if there is a node service, with what an earlier process
     /// published.
-    pub(super) fn mounts(&self) -> Result<Option<Arc<Mounts>>> {
+    pub(super) fn mounts(&self, keeper: Option<Arc<KeeperLink>>) -> Result<Option<Arc<Mounts>>> {
         if !self.mode.has_node() {
             return Ok(None);
         }
@@ -174,7 +178,7 @@ impl Settings {
             cache: NodeCache::read(&self.cache_dir, &self.cache_options)?,
             takes_unowned_caches: self.take_over_cache,
         };
-        Mounts::open(options).map(Some)
+        Mounts::open(options, keeper).map(Some)
     }
 
     pub(super) fn log(&self) -> Log {

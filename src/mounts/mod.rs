@@ -4,8 +4,10 @@
 //! Owns the table of published PVs, its copy on disk, and what all mounts share: memory, caches,
 //! connections. Knows nothing of gRPC.
 
+mod adopt;
 mod cache;
 mod condition;
+mod keeper_link;
 mod memory;
 mod mount;
 mod open_file_systems;
@@ -29,6 +31,7 @@ use tracing::{info, warn};
 
 pub use cache::NodeCache;
 pub use condition::{Condition, PvReport};
+pub use keeper_link::KeeperLink;
 pub use publish::{MountLimits, PublishRequest};
 pub use volume_id::VolumeId;
 
@@ -83,10 +86,22 @@ pub struct Mounts {
 impl Mounts {
     /// Takes over what an earlier process published. Its targets stay, although nothing serves
     /// them, until they are published again or unpublished: without a mount, a pod would write into
-    /// a directory of the node. Its mounts in the state directory are unmounted.
-    pub fn open(options: NodeOptions) -> Result<Arc<Self>> {
+    /// a directory of the node. Its mounts in the state directory are unmounted, unless the keeper
+    /// holds them: then [`Mounts::adopt`] continues with them.
+    pub fn open(options: NodeOptions, keeper: Option<Arc<KeeperLink>>) -> Result<Arc<Self>> {
         let state_dir = StateDir::open(&options.state_dir)?;
+        let held = match keeper.as_ref().and_then(|keeper| keeper.client()) {
+            Some(keeper) => keeper.names()?,
+            None => Vec::new(),
+        };
+        let held: Vec<PathBuf> = held
+            .iter()
+            .filter_map(|name| state_dir.mount_point(&VolumeId::new(name).ok()?).ok())
+            .collect();
         for point in mounts_below(state_dir.mount_points_dir()) {
+            if held.contains(&point) {
+                continue;
+            }
             if let Err(error) = unmount(&point, Unmount::Lazy) {
                 let point = point.display();
                 warn!(%point, %error, "cannot unmount a mount of an earlier process");
@@ -111,6 +126,7 @@ impl Mounts {
             requests: RequestMemory::new(bytes(sizes.requests), bytes(sizes.requests / 4)),
             tables: Budget::new(bytes(sizes.tables)),
             visibility: options.visibility,
+            keeper,
         };
         let mount_point = state_dir.mount_points_dir().display().to_string();
         Ok(Arc::new(Self {

@@ -9,20 +9,23 @@ use prometheus::{IntGauge, Registry};
 use serde_json::Value;
 use tracing::{info, warn};
 
+use super::keeper_link::KeeperLink;
 use super::memory::{MOUNT_FLOOR, TABLES_FLOOR};
 use super::open_file_systems::{OpenFileSystem, option_error};
 use super::publish::{MountLimits, PublishRequest};
+use super::volume_id::VolumeId;
 use crate::access::Access;
 use crate::chunk::Budget;
 use crate::error::{Error, Result, joined};
 use crate::fuse::{RequestMemory, SessionOptions, Unmount, mounted_at, unmount};
+use crate::ledger::Ledger;
 use crate::meta::client::{Limits as QuotaLimits, Progress};
 use crate::meta::record::QuotaKey;
 use crate::meta::record::version::CLIENT_VERSION;
 use crate::meta::{Ino, Meta};
 use crate::vfs::VfsOptions;
 use crate::vfs::Visibility;
-use crate::volume::{MountRequest, Mounted};
+use crate::volume::{KeptSession, MountRequest, Mounted};
 
 /// How long the condition reports that files were lost.
 const REPORT_LOST_FILES: Duration = Duration::from_mins(5);
@@ -35,6 +38,8 @@ pub struct SharedResources {
     pub tables: Arc<Budget>,
     /// Which virtual files exist.
     pub visibility: Visibility,
+    /// Who holds the mounts while this process is replaced.
+    pub keeper: Option<Arc<KeeperLink>>,
 }
 
 /// A mounted PV.
@@ -51,12 +56,18 @@ pub struct Mount {
     credential: String,
     /// Whether it replaces a mount that was lost.
     replaces_lost: bool,
+    volume: VolumeId,
+    /// The request that it was started with, for the next process.
+    origin: Value,
+    keeper: Option<Arc<KeeperLink>>,
 }
 
 struct MountMetrics {
     registry: Registry,
     /// Whether the last examined condition was abnormal.
     abnormal: IntGauge,
+    /// Whether it survives this process.
+    protected: IntGauge,
 }
 
 impl Mount {
@@ -68,19 +79,48 @@ impl Mount {
         point: &Path,
         replaces_lost: bool,
     ) -> Result<Self, (OpenFileSystem, Error)> {
-        match mount(&file_system, request, shared, point).await {
-            Ok((mounted, device, metrics)) => Ok(Self {
-                file_system,
-                mounted,
-                device,
-                metrics,
-                started: Instant::now(),
-                file_system_id: request.access.id(),
-                credential: request.access.credential().to_owned(),
-                replaces_lost,
-            }),
+        match mount(&file_system, request, shared, point, None).await {
+            Ok(started) => Ok(Self::new(file_system, started, request, shared, replaces_lost)),
             Err(error) => Err((file_system, error)),
         }
+    }
+
+    /// Continues with the mount of another process. If this fails, the mount stays as it is.
+    pub async fn adopt(
+        file_system: OpenFileSystem,
+        request: &PublishRequest,
+        shared: &SharedResources,
+        kept: KeptSession,
+    ) -> Result<Self, (OpenFileSystem, Error)> {
+        let point = kept.record.point.clone();
+        match mount(&file_system, request, shared, &point, Some(kept)).await {
+            Ok(started) => Ok(Self::new(file_system, started, request, shared, false)),
+            Err(error) => Err((file_system, error)),
+        }
+    }
+
+    fn new(
+        file_system: OpenFileSystem,
+        (mounted, device, metrics): (Mounted, String, MountMetrics),
+        request: &PublishRequest,
+        shared: &SharedResources,
+        replaces_lost: bool,
+    ) -> Self {
+        let mount = Self {
+            file_system,
+            mounted,
+            device,
+            metrics,
+            started: Instant::now(),
+            file_system_id: request.access.id(),
+            credential: request.access.credential().to_owned(),
+            replaces_lost,
+            volume: request.volume.clone(),
+            origin: request.origin.clone(),
+            keeper: shared.keeper.clone(),
+        };
+        mount.keep();
+        mount
     }
 
     pub fn meta(&self) -> &Arc<Meta> {
@@ -165,8 +205,52 @@ impl Mount {
     /// Unmounts and stores written data. The caller must release the file system even after an
     /// error.
     pub async fn close(self) -> (OpenFileSystem, Result<()>) {
+        let is_kept = self.is_kept();
+        let Self { file_system, mounted, keeper, volume, .. } = self;
+        let closed = mounted.close().await;
+        if let Some(keeper) = keeper.and_then(|keeper| keeper.client()).filter(|_| is_kept)
+            && let Err(error) = keeper.remove(volume.as_str())
+        {
+            warn!(%volume, %error, "the keeper still holds its mount, which is gone");
+        }
+        (file_system, closed)
+    }
+
+    /// Whether it survives this process.
+    pub fn is_kept(&self) -> bool {
+        self.metrics.protected.get() != 0
+    }
+
+    /// Records that the keeper is gone: it does not survive this process any more.
+    pub fn set_unprotected(&self) {
+        self.metrics.protected.set(0);
+    }
+
+    /// Lets the keeper hold it. Without, it works but does not survive this process.
+    pub fn keep(&self) {
+        let volume = &self.volume;
+        let Some(keeper) = &self.keeper else { return };
+        let kept = match keeper.client() {
+            Some(client) => self.mounted.keep(&client, volume.as_str(), self.origin.clone()),
+            None => Err(Error::Refused("it is not connected".to_owned())),
+        };
+        match &kept {
+            Ok(true) => {}
+            Ok(false) => {
+                warn!(%volume, "it does not survive the driver: the kernel cannot resend requests");
+            }
+            Err(error) => {
+                warn!(%volume, %error, "it does not survive the driver: the keeper does not hold it");
+            }
+        }
+        self.metrics.protected.set(matches!(kept, Ok(true)).into());
+    }
+
+    /// Stores written data and stops serving; the mount waits for the next process. The caller must
+    /// hand the file system over even after an error.
+    pub async fn hand_over(self) -> (OpenFileSystem, Result<()>) {
         let Self { file_system, mounted, .. } = self;
-        (file_system, mounted.close().await)
+        (file_system, mounted.hand_over().await)
     }
 }
 
@@ -175,10 +259,17 @@ async fn mount(
     request: &PublishRequest,
     shared: &SharedResources,
     point: &Path,
+    kept: Option<KeptSession>,
 ) -> Result<(Mounted, String, MountMetrics)> {
     let args = &request.args;
     let meta = file_system.volume.meta();
-    let root = prepare_root(meta, request).await?;
+    let (root, ledger) = match &kept {
+        Some(kept) => (kept.record.root(), Some(kept.take_ledger()?)),
+        None => {
+            let root = prepare_root(meta, request).await?;
+            (root, shared.keeper.as_ref().map(|_| Ledger::create()).transpose()?)
+        }
+    };
     let setting = meta.context().setting();
     let metrics = MountMetrics::new(request, &setting.name)?;
     let vfs = args.fuse.vfs(&args.meta_cache, args.cache.max_readahead);
@@ -191,14 +282,19 @@ async fn mount(
         vfs: VfsOptions { content, hide_internal: true, ..vfs },
         mount: args.fuse.mount(&setting, args.is_read_only(), false),
         init: args.fuse.init_options(&setting),
-        session: SessionOptions { memory: Arc::clone(&shared.requests), ledger: None },
+        session: SessionOptions { memory: Arc::clone(&shared.requests), ledger },
         memory: shared.tables.share(TABLES_FLOOR, shared.tables.capacity() / 4),
         visibility: shared.visibility,
         config: config_file(request, meta, point)?,
         registry: Some(metrics.registry.clone()),
     };
-    unmount_leftovers(point).await?;
-    let mounted = Mounted::start(Arc::clone(&file_system.volume), fuse_request).await?;
+    let volume = Arc::clone(&file_system.volume);
+    let mounted = if let Some(KeptSession { record, device, .. }) = kept {
+        Mounted::adopt(volume, fuse_request, device, record.agreed).await?
+    } else {
+        unmount_leftovers(point).await?;
+        Mounted::start(volume, fuse_request).await?
+    };
     let place = mounted.point().to_owned();
     let found = tokio::task::spawn_blocking(move || mounted_at(&place)).await.ok().flatten();
     if let Some(found) = found {
@@ -268,6 +364,9 @@ impl MountMetrics {
             "1 if the condition of the volume was abnormal when its stats were last requested.";
         let abnormal = IntGauge::new("volume_abnormal", help).map_err(Error::bad_input)?;
         registry.register(Box::new(abnormal.clone())).map_err(Error::bad_input)?;
-        Ok(Self { registry, abnormal })
+        let help = "1 if the mount survives a restart or crash of the driver.";
+        let protected = IntGauge::new("volume_protected", help).map_err(Error::bad_input)?;
+        registry.register(Box::new(protected.clone())).map_err(Error::bad_input)?;
+        Ok(Self { registry, abnormal, protected })
     }
 }

@@ -20,7 +20,7 @@ use crate::access::Access;
 use crate::chunk::{Budget, Cache, CacheOptions, CacheOwner};
 use crate::error::{Error, Result};
 use crate::meta::record::version::CLIENT_VERSION;
-use crate::meta::{Ino, Meta, Options, Registration};
+use crate::meta::{Ino, Meta, Options, Registration, Sid};
 use crate::options::mount::MountArgs;
 use crate::volume::{Volume, VolumeOptions};
 
@@ -59,21 +59,26 @@ impl OpenFileSystems {
         Self { budget, mount_point, takes_unowned, max_blocks, metas, open, caches }
     }
 
-    /// Opens the file system for a mount of `id` with these options, or shares an open one.
+    /// Opens the file system for a mount of `id` with these options, or shares an open one. If it is
+    /// opened, it resumes the session of an earlier process, if one is given.
     pub async fn acquire(
         &self,
         id: &VolumeId,
         access: &Access,
         args: &MountArgs,
+        resume: Option<Sid>,
     ) -> Result<OpenFileSystem> {
+        let registration = resume.map_or(Registration::New, Registration::Resume);
         let options = self.meta_options(args);
         let meta_key = format!("{} {} {options:?}", access.id(), access.credential());
         let is_new = AtomicBool::new(false);
         let connect = || async {
             is_new.store(true, Ordering::Relaxed);
             let meta = access.connect(options).await?;
-            if let Err(error) = meta.start(Registration::New).await {
-                close_meta(meta).await;
+            if let Err(error) = meta.start(registration).await {
+                if resume.is_none() {
+                    close_meta(meta).await;
+                }
                 return Err(error);
             }
             Ok(meta)
@@ -100,10 +105,23 @@ impl OpenFileSystems {
     /// Releases a file system. The last user closes it; the next one uploads what is staged on
     /// disk.
     pub async fn release(&self, opened: OpenFileSystem) {
+        self.release_by(opened, false).await;
+    }
+
+    /// As [`OpenFileSystems::release`], but keeps the session for the process that resumes it.
+    pub async fn hand_over(&self, opened: OpenFileSystem) {
+        self.release_by(opened, true).await;
+    }
+
+    async fn release_by(&self, opened: OpenFileSystem, keeps_session: bool) {
         let OpenFileSystem { volume, cache, meta_key, volume_key, cache_key } = opened;
         drop(volume);
         self.open.release(&volume_key, |volume| async move { volume.close_data().await }).await;
-        self.metas.release(&meta_key, close_meta).await;
+        if keeps_session {
+            self.metas.release(&meta_key, hand_meta_over).await;
+        } else {
+            self.metas.release(&meta_key, close_meta).await;
+        }
         if cache.is_some() {
             drop(cache);
             self.caches.release(&cache_key, |cache| async move { cache.close().await }).await;
@@ -201,6 +219,16 @@ async fn close_meta(meta: Arc<Meta>) {
     match meta.close().await {
         Ok(()) => info!(file_system = name, "closed"),
         Err(error) => warn!(file_system = name, %error, "cannot close the file system cleanly"),
+    }
+}
+
+async fn hand_meta_over(meta: Arc<Meta>) {
+    let name = meta.context().setting().name.clone();
+    match meta.hand_over().await {
+        Ok(()) => info!(file_system = name, "handed over"),
+        Err(error) => {
+            warn!(file_system = name, %error, "not all usage was stored at the hand-over")
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde_json::Value;
 use tracing::{info, warn};
 
 use super::mount::Mount;
@@ -35,6 +36,9 @@ pub struct PublishRequest {
     pub ephemeral: bool,
     /// Labels of its metrics, besides its id.
     pub labels: Vec<(String, String)>,
+    /// This request as its caller encoded it, for the process that continues with the mount. May
+    /// have secrets.
+    pub origin: Value,
 }
 
 /// Limits that may change while a volume is mounted.
@@ -115,8 +119,10 @@ impl Mounts {
     }
 
     async fn start_mount(&self, request: &PublishRequest, replaces_lost: bool) -> Result<Mount> {
-        let opened =
-            self.file_systems.acquire(&request.volume, &request.access, &request.args).await?;
+        let opened = self
+            .file_systems
+            .acquire(&request.volume, &request.access, &request.args, None)
+            .await?;
         let (state_dir, id) = (Arc::clone(&self.state_dir), request.volume.clone());
         let point = tokio::task::spawn_blocking(move || state_dir.mount_point(&id));
         let started = match joined("making a mount point", point).await {

@@ -2,10 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::future::join_all;
-use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::mount::Mount;
@@ -34,32 +31,6 @@ impl Mounts {
         } else {
             self.record(&pv, &state).await
         }
-    }
-
-    /// Unmounts all volumes concurrently and stores written data. Targets stay, but do not respond
-    /// until they are published again. Returns how many volumes could not store everything within
-    /// `patience`.
-    pub async fn drain(&self, patience: Duration) -> usize {
-        let drained = self.all().into_iter().map(|pv| async move {
-            let closed = timeout(patience, async {
-                let mut state = pv.lock().await;
-                match state.mount.take() {
-                    Some(mount) => self.close_mount(&pv.id, mount).await,
-                    None => true,
-                }
-            });
-            if let Ok(is_stored) = closed.await {
-                return is_stored;
-            }
-            warn!(volume = %pv.id, "not all data was stored within {patience:?}");
-            false
-        });
-        let drained = join_all(drained).await;
-        self.tasks.close();
-        if timeout(patience, self.tasks.wait()).await.is_err() {
-            warn!("directories of ephemeral volumes remain: not deleted within {patience:?}");
-        }
-        drained.into_iter().filter(|is_stored| !is_stored).count()
     }
 
     /// Removes all traces of the volume from this node.

@@ -1,9 +1,11 @@
 //! The Node service: publishes volumes, each a FUSE mount of this process.
 
 mod attributes;
-mod limits;
+pub mod limits;
 mod publish;
 mod quantity;
+
+pub use publish::from_origin;
 
 use std::collections::HashSet;
 use std::path::PathBuf;

@@ -4,6 +4,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
+use prost::Message;
+use serde_json::Value;
+
 use super::attributes::Attributes;
 use crate::access::Access;
 use crate::csi::mount_options::{self, ParsedOptions};
@@ -70,6 +75,7 @@ pub fn publish_request(
         capacity: attributes.capacity,
         ephemeral: attributes.ephemeral,
         labels: attributes.labels,
+        origin: Value::String(BASE64.encode(request.encode_to_vec())),
         volume,
         target,
         access,
@@ -77,6 +83,15 @@ pub fn publish_request(
         path,
     };
     Ok((publish, unused))
+}
+
+/// Restores a request from its origin, as an earlier process of this driver encoded it.
+pub fn from_origin(origin: &Value, policy: &Arc<Policy>) -> Result<PublishRequest> {
+    // The texts show nothing of the origin, which may have secrets.
+    let damaged = || Error::damaged("of a mount", "it has no valid publish request");
+    let bytes = origin.as_str().and_then(|text| BASE64.decode(text).ok()).ok_or_else(damaged)?;
+    let request = NodePublishVolumeRequest::decode(&bytes[..]).map_err(|_| damaged())?;
+    publish_request(&request, policy).map(|(request, _)| request)
 }
 
 /// Parses the path of a published volume, as a caller gives it.

@@ -1,7 +1,7 @@
 //! The unix sockets that kubelet and the sidecars connect to.
 
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -11,9 +11,12 @@ use tokio::net::UnixListener;
 use super::authority::AnyAuthority;
 use crate::error::{Error, Result};
 
-/// A listening socket. Its file is removed when it is dropped.
+/// A listening socket. Its file is removed when it is dropped, unless another process has replaced
+/// it by its own.
 pub struct Socket {
     path: PathBuf,
+    /// Device and inode number of its file.
+    file: Option<(u64, u64)>,
     listener: UnixListener,
 }
 
@@ -40,7 +43,7 @@ impl Socket {
         let listener = UnixListener::bind(path).map_err(failed)?;
         // Only root may call the driver.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), listener })
+        Ok(Self { path: path.to_owned(), file: identity(path), listener })
     }
 
     /// Returns a stream of incoming connections.
@@ -54,9 +57,16 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // It may have been removed already.
-        let _ = std::fs::remove_file(&self.path);
+        if self.file.is_some() && identity(&self.path) == self.file {
+            // It may have been removed already.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// Returns the path of `unix:///path`, or the path itself.
@@ -94,6 +104,13 @@ mod tests {
         assert!(error.contains("another process"), "{error}");
         drop(first);
         assert!(!path.exists());
+        // One that another process has replaced stays.
+        let old = Socket::listen(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let new = Socket::listen(&path).unwrap();
+        drop(old);
+        assert!(path.exists());
+        drop(new);
         // A socket file without a listener.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
