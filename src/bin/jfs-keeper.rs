@@ -6,5 +6,5 @@ use jfs::keeper::{run, supervise};
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
-    run::main(&words, 1, supervise::plain)
+    ExitCode::from(run::main(&words, 1, supervise::plain))
 }

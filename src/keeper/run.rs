@@ -7,7 +7,6 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
@@ -44,33 +43,33 @@ enum Action {
     Version,
 }
 
-/// Runs a keeper until it ends. `words` are the arguments of the process; the first `own` of them name
+/// Runs a keeper until it ends, and returns its exit status. `words` are the arguments of the process; the first `own` of them name
 /// the program, the rest is for the keeper.
-pub fn main(words: &[OsString], own: usize, prepare: Prepare) -> ExitCode {
+pub fn main(words: &[OsString], own: usize, prepare: Prepare) -> u8 {
     let (name, rest) = words.split_at(own.min(words.len()));
     let arguments = match parse(rest) {
         Ok(Action::Run(arguments)) => arguments,
         Ok(Action::CanResume(format)) => {
-            return ExitCode::from(u8::from(format != reexec::FORMAT.to_string()));
+            return u8::from(format != reexec::FORMAT.to_string());
         }
         Ok(Action::Help) => {
             println!("{USAGE}");
-            return ExitCode::SUCCESS;
+            return 0;
         }
         Ok(Action::Version) => {
             println!("jfs-keeper {}", env!("CARGO_PKG_VERSION"));
-            return ExitCode::SUCCESS;
+            return 0;
         }
         Err(error) => {
             log(&format!("{error}\n{USAGE}"));
-            return ExitCode::from(USAGE_STATUS);
+            return USAGE_STATUS;
         }
     };
     match Keeper::new(name, arguments, prepare).and_then(Keeper::run) {
-        Ok(status) => ExitCode::from(status),
+        Ok(status) => status,
         Err(error) => {
             log(&error.to_string());
-            ExitCode::FAILURE
+            1
         }
     }
 }

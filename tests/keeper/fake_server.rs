@@ -29,6 +29,15 @@ pub fn behave(folder: &Path, name: &str, behaviour: &str) {
     std::fs::rename(part, folder.join(format!("behaviour-{name}"))).unwrap();
 }
 
+/// A keeper of the same file as its server.
+#[test]
+#[ignore = "the keeper of another test"]
+fn keep() {
+    let words: Vec<_> = std::env::args_os().collect();
+    let own = words.iter().position(|word| word == "--").unwrap() + 1;
+    exit(i32::from(jfs::keeper::run::main(&words, own, jfs::keeper::supervise::plain)));
+}
+
 struct Server {
     folder: PathBuf,
     name: String,

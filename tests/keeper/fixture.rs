@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 /// Longer than anything here takes; only a failure waits for it.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 pub type Events = UnboundedReceiver<KeeperEvent>;
 
@@ -48,7 +48,7 @@ pub fn event(events: &mut Events) -> KeeperEvent {
 /// A keeper in a thread of this process.
 pub struct Keeper {
     pub path: PathBuf,
-    pub folder: TempDir,
+    _folder: TempDir,
     stop: Option<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
@@ -73,7 +73,7 @@ impl Keeper {
             server.close();
         });
         ready.recv_timeout(PATIENCE).unwrap();
-        Self { path, folder, stop: Some(stop), thread: Some(thread) }
+        Self { path, _folder: folder, stop: Some(stop), thread: Some(thread) }
     }
 
     pub fn client(&self, instance: &str) -> (KeeperClient, Events) {

@@ -1,6 +1,9 @@
 //! The program `jfs-keeper`.
 
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use jfs::keeper::KeeperEvent;
@@ -103,6 +106,57 @@ fn a_file_that_does_not_continue_the_keeper_does_not_replace_it() {
         (keeper.log().matches("the keeper stays as it is").count() == 2).then_some(())
     });
     assert_eq!(held(&owner, "a"), ["text"]);
+}
+
+#[test]
+fn a_keeper_without_descriptors_left_refuses_more_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keeper.sock");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 64; exec \"$0\" --socket \"$1\"", PROGRAM]).arg(&path);
+    let keeper = Process::start(command, &folder.path().join("log"));
+    let (owner, mut events) = connected(&path);
+    owner.ask(false).unwrap();
+    assert_eq!(event(&mut events), KeeperEvent::Yours);
+    let file = memory("text");
+    let names: Vec<String> = (10..40).map(|n| format!("pv-{n}")).collect();
+    let full = names.iter().position(|name| owner.put(name, &[file.as_fd(); 4]).is_err()).unwrap();
+    let error = owner.put(&names[full], &[file.as_fd(); 4]).unwrap_err().to_string();
+    assert!(error.contains("too many open files"), "{error}");
+    assert_eq!(owner.names().unwrap(), names[..full]);
+    assert_eq!(held(&owner, &names[full - 1]), ["text"; 4]);
+    // Still the owner, who can make room.
+    owner.remove(&names[0]).unwrap();
+    owner.put(&names[full], &[file.as_fd(); 4]).unwrap();
+    // An upgrade that needs more than there is does not happen.
+    keeper.signal(Signal::SIGHUP);
+    super::fixture::until("it has tried", || {
+        let log = keeper.log();
+        (log.contains("stays as it is") || log.contains("continuing with")).then_some(())
+    });
+    assert_eq!(owner.names().unwrap(), names[1..=full]);
+    assert_eq!(held(&owner, &names[full]), ["text"; 4]);
+}
+
+#[test]
+fn a_process_of_another_user_is_refused_even_if_it_reaches_the_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let (keeper, path) = keeper(&folder);
+    connected(&path);
+    let open = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    open(folder.path(), 0o755);
+    open(&path, 0o666);
+    let program = folder.path().join("jfs-mount");
+    std::fs::copy(env!("CARGO_BIN_EXE_jfs-mount"), &program).unwrap();
+    let mut command = Command::new(&program);
+    command.args(["upgrade", "--socket"]).arg(&path).arg("/").uid(65534).gid(65534);
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && text.contains("the connection has ended"), "{text}");
+    keeper.logged("of user 65534");
+    connected(&path).0.names().unwrap();
 }
 
 #[test]

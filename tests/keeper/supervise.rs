@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use jfs::Error;
-use nix::sys::signal::{Signal, kill};
+use jfs::keeper::KeeperEvent;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use super::fake_server::{FOLDER_VARIABLE, WORDS, behave};
-use super::fixture::{PATIENCE, Process, connected, until};
+use super::fixture::{PATIENCE, Process, connected, event, until};
 
 struct Supervised {
     keeper: Process,
@@ -211,6 +212,39 @@ fn a_spare_serves_again_when_the_new_program_keeps_failing() {
     behave(supervised.folder.path(), "old", "serve");
     send(old, Signal::SIGKILL);
     supervised.wait("old", "serves", 2);
+}
+
+#[test]
+fn a_keeper_of_the_same_file_follows_its_server_to_the_new_one() {
+    // A test does not run in the main thread, which has to leave signals to the keeper as well.
+    let mut set = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGCHLD] {
+        set.add(signal);
+    }
+    let before = set.thread_swap_mask(SigmaskHow::SIG_BLOCK).unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", "fake_server::keep", "--nocapture", "--"]);
+    let mut supervised = Supervised::new(&mut command, "serve");
+    before.thread_set_mask().unwrap();
+    let (first, _) = supervised.wait("old", "serves", 0);
+    let (client, mut events) = connected(&supervised.socket);
+    behave(supervised.folder.path(), "new", "serve");
+    supervised.upgrade("new").unwrap();
+    supervised.keeper.logged("continuing with 1 names");
+    // Connections, names and children are those from before.
+    assert_eq!(client.names().unwrap(), ["mount"]);
+    let (new, _) = supervised.wait("new", "serves", 0);
+    send(new, Signal::SIGKILL);
+    let (again, text) = supervised.wait("new", "serves", 1);
+    assert_eq!(text, format!("serves what was mounted by {first}"));
+    assert_ne!(again, new);
+    // And once more, by the program that has taken over.
+    behave(supervised.folder.path(), "old", "serve");
+    supervised.upgrade("old").unwrap();
+    supervised.wait("old", "serves", 1);
+    behave(supervised.folder.path(), "old", "exit");
+    assert!(supervised.keeper.ended().success());
+    assert_eq!(event(&mut events), KeeperEvent::Lost);
 }
 
 #[test]

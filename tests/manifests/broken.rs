@@ -172,6 +172,13 @@ fn mistakes_that_only_a_cluster_would_show_are_found() {
 fn a_keeper_with_more_than_it_needs_is_found() {
     all_found(&[
         (KEEPER, "--socket=", "--sockt=", "unknown flag --sockt"),
+        (
+            KEEPER,
+            "keeper.sock",
+            "other.sock",
+            "no keeper listens at --keeper=/run/jfs-csi/keeper.sock",
+        ),
+        (NODE, "mountPath: /run/jfs-csi", "mountPath: /run", "no keeper listens at --keeper="),
         (KEEPER, "--socket=/run/jfs-csi/", "--socket=/run/", "is not in a directory of the host"),
         (KEEPER, "type: OnDelete", "type: RollingUpdate", "replaced together with the driver"),
         (KEEPER, "drop: [ALL]", "drop: [NET_RAW]", "needs no capabilities"),

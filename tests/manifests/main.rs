@@ -95,6 +95,23 @@ fn the_chart_refuses_unknown_values() {
 }
 
 #[test]
+fn a_new_pod_starts_beside_the_old_one_if_a_keeper_and_the_ports_allow_it() {
+    let node = |set: &str| {
+        let rendered = Checker::here().run(&["render", &format!("{CHART}?set={set}")]).stdout;
+        let mut documents = rendered.split("\n---\n").map(str::to_owned);
+        documents.find(|it| it.contains("kind: DaemonSet") && it.contains("--mode=node")).unwrap()
+    };
+    let surge = node("keeper.enabled=true");
+    assert!(surge.contains("maxSurge: 1") && surge.contains("--keeper=/run/jfs-csi/keeper.sock"));
+    let host = node("node.hostNetwork=true");
+    assert!(host.contains("maxUnavailable: 1") && !host.contains("maxSurge"));
+    let alone = node("keeper.enabled=false");
+    assert!(alone.contains("type: OnDelete") && !alone.contains("--keeper"));
+    let chosen = node("node.updateStrategy.type=OnDelete");
+    assert!(chosen.contains("type: OnDelete") && chosen.contains("--keeper"));
+}
+
+#[test]
 fn by_default_nothing_is_allowed_and_there_are_no_inline_volumes() {
     let checker = Checker::here();
     for source in [CHART, BASE, SNAPSHOTS, REGISTRAR] {

@@ -32,7 +32,8 @@ impl Program {
     pub fn begin(words: Vec<OsString>) -> Result<Self, ExitCode> {
         // Before anything else: a keeper has no log and no runtime.
         if words.get(1).is_some_and(|word| word == "keeper") {
-            return Err(keeper::run::main(&words, 2, relaunch::command_without_passwords));
+            let status = keeper::run::main(&words, 2, relaunch::command_without_passwords);
+            return Err(exit_code(status));
         }
         match relaunch::received_arguments() {
             Ok(Some((words, parent))) => {

@@ -89,6 +89,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end -}}
 
+{{/* How nodes get a new version. With the network of the host, two pods would use the same ports. */}}
+{{- define "jfs-csi.nodeStrategy" -}}
+{{- if .Values.node.updateStrategy -}}
+{{ toYaml .Values.node.updateStrategy }}
+{{- else if not .Values.keeper.enabled -}}
+type: OnDelete
+{{- else if .Values.node.hostNetwork -}}
+type: RollingUpdate
+rollingUpdate:
+  maxUnavailable: 1
+{{- else -}}
+type: RollingUpdate
+rollingUpdate:
+  maxSurge: 1
+  maxUnavailable: 0
+{{- end -}}
+{{- end -}}
+
 {{- define "jfs-csi.scraped" -}}
 prometheus.io/scrape: "true"
 prometheus.io/port: {{ .Values.metrics.port | quote }}
