@@ -22,6 +22,9 @@ const HANDLE: usize = 3;
 /// they died of.
 const MAX_ATTEMPTS: u8 = 3;
 
+/// A request that this many processes were not asked for again has its reply.
+const MAX_AGE: u32 = 64;
+
 /// What a change is about to commit; the meaning of the numbers is up to its operation. Not all of
 /// them are 0.
 pub type Intent = [u64; INTENT_WORDS];
@@ -51,10 +54,11 @@ impl Requests {
         let mut unanswered = HashMap::new();
         for (slot, words) in table.all() {
             let (_, _, begun) = unpack(words[1]);
-            if begun.wrapping_add(1) == epoch {
+            // Several processes may have died before the kernel asked them again. One that is much
+            // older has its reply: the process died between sending it and removing the record.
+            if epoch.wrapping_sub(begun) <= MAX_AGE {
                 unanswered.insert(words[0], (slot, words));
             } else {
-                // The process after that one was not asked again, so it has its reply.
                 table.remove(slot);
             }
         }
@@ -202,11 +206,20 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_not_repeated_is_forgotten_with_the_next_process() {
+    fn a_request_is_known_even_if_a_process_died_before_it_was_repeated() {
         let ledger = Ledger::create().unwrap();
         ledger.begin_request(2, 9).intend([7, 0, 0, 0]);
         let ledger = next(next(ledger));
-        assert_eq!(ledger.begin_request(2, 9).earlier(), None);
-        assert_eq!(ledger.requests.table.all().len(), 1);
+        assert_eq!(ledger.begin_request(2, 9).earlier(), Some([7, 0, 0, 0]));
+    }
+
+    #[test]
+    fn a_request_that_is_never_repeated_is_forgotten() {
+        let mut ledger = Ledger::create().unwrap();
+        ledger.begin_request(2, 9).intend([7, 0, 0, 0]);
+        for _ in 0..=MAX_AGE {
+            ledger = next(ledger);
+        }
+        assert!(ledger.requests.table.all().is_empty());
     }
 }

@@ -32,8 +32,10 @@ fn is_special(text: &str) -> bool {
 
 fn matching(parent: &Path, pattern: &[u8]) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(parent) else { return Vec::new() };
-    let names = entries.flatten().filter(|entry| entry.path().is_dir());
+    let names = entries.flatten();
     let names = names.filter(|entry| matches(pattern, entry.file_name().as_encoded_bytes()));
+    // Only then, since another one may be a mount that does not respond.
+    let names = names.filter(|entry| entry.path().is_dir());
     names.map(|entry| entry.path()).collect()
 }
 

@@ -1,0 +1,127 @@
+//! A mount under a keeper, and how its server is killed and replaced.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::support::command::poll;
+use crate::support::fixture::{Fixture, PATIENCE, ours};
+use crate::support::mount::Mount;
+
+/// Lines that every server writes to the log once it serves.
+const SERVING: &str = "is mounted at";
+
+pub struct KeptMount {
+    mount: Mount,
+}
+
+impl KeptMount {
+    /// Mounts under a keeper.
+    #[track_caller]
+    pub fn start(fixture: &Fixture, options: &[&str]) -> Self {
+        let folder = fixture.folder();
+        let (point, log) = (folder.join("kept"), folder.join("kept.log"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_jfs-keeper"));
+        command.arg("--socket").arg(folder.join("keeper/k.sock")).arg("--");
+        let server = ours();
+        for (name, value) in server.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.arg(server.get_program());
+        command.args(["mount", "--no-usage-report", "--no-syslog", "--backup-meta", "0"]);
+        command.args(["--no-bgjob", "--metrics", "127.0.0.1:0", "--cache-dir"]);
+        command.arg(folder.join("kept.cache")).args(options).arg(fixture.url()).arg(&point);
+        let mount = Mount::start(command, &point, &log);
+        let kept = Self { mount };
+        kept.wait_for_servers(1);
+        kept
+    }
+
+    pub fn path(&self) -> &Path {
+        self.mount.path()
+    }
+
+    pub fn log(&self) -> String {
+        self.mount.log()
+    }
+
+    /// How many servers have served it so far.
+    pub fn servers(&self) -> usize {
+        self.log().matches(SERVING).count()
+    }
+
+    #[track_caller]
+    pub fn wait_for_servers(&self, count: usize) {
+        let serves = || self.servers() >= count;
+        assert!(poll(PATIENCE, serves), "no server {count}:\n{}", self.log());
+    }
+
+    /// Kills the server, as a crash would. The keeper starts another.
+    #[track_caller]
+    pub fn kill_server(&self) {
+        let before = self.servers();
+        kill(self.server(), Signal::SIGKILL).unwrap();
+        self.wait_for_servers(before + 1);
+    }
+
+    /// Has the keeper replace the server by a new one.
+    #[track_caller]
+    pub fn replace_server(&self) {
+        let before = self.servers();
+        kill(Pid::from_raw(self.mount.pid().try_into().unwrap()), Signal::SIGHUP).unwrap();
+        self.wait_for_servers(before + 1);
+    }
+
+    /// Replaces and kills servers in turn while something else is done.
+    #[track_caller]
+    pub fn disturb(&self, rounds: u32, seed: u64) {
+        let mut state = seed | 1;
+        for round in 0..rounds {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            thread::sleep(Duration::from_millis(60 + (state >> 33) % 200));
+            if round % 4 == 3 { self.replace_server() } else { self.kill_server() }
+        }
+    }
+
+    /// The sessions that its servers have started or resumed.
+    pub fn sessions(&self) -> Vec<String> {
+        let log = self.log();
+        let words = log.lines().filter(|line| line.contains("session started"));
+        let sids = words.filter_map(|line| {
+            line.split_whitespace().find_map(|word| word.strip_prefix("sid=")).map(str::to_owned)
+        });
+        let mut sids: Vec<String> = sids.collect();
+        sids.dedup();
+        sids
+    }
+
+    #[track_caller]
+    pub fn unmount(self) {
+        self.mount.unmount();
+    }
+
+    /// The process that serves.
+    #[track_caller]
+    fn server(&self) -> Pid {
+        let pid = self.mount.pid();
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let children =
+                fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+            let mut words = children.split_whitespace();
+            if let (Some(only), None) = (words.next(), words.next()) {
+                return Pid::from_raw(only.parse().unwrap());
+            }
+            assert!(Instant::now() < until, "not one server:\n{}", self.log());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
