@@ -10,6 +10,8 @@ mod control;
 mod destroy;
 mod exit;
 mod format;
+mod fsck;
+mod gc;
 mod mount;
 mod profile;
 mod program;
@@ -23,6 +25,7 @@ mod status;
 mod table;
 mod umount;
 mod version;
+mod volume_scan;
 
 use std::ffi::OsString;
 
@@ -101,6 +104,10 @@ enum Command {
     Profile(profile::Profile),
     /// Move removed files out of the trash
     Restore(restore::Restore),
+    /// Check the objects and directories of a volume
+    Fsck(fsck::Fsck),
+    /// Find and delete objects that no file needs
+    Gc(gc::Gc),
     /// Delete a volume
     Destroy(destroy::Destroy),
     /// Show the activity of a mount, second by second
@@ -150,6 +157,8 @@ impl Cli {
             Command::Summary(command) => command.run().await,
             Command::Profile(command) => command.run().await,
             Command::Restore(command) => command.run().await,
+            Command::Fsck(command) => command.run().await,
+            Command::Gc(command) => command.run().await,
             Command::Destroy(command) => command.run().await,
             Command::Stats(command) => command.run().await,
             Command::Mount(command) => {
