@@ -46,6 +46,8 @@ pub struct BlockCheck<'a> {
     pub cancel: &'a Progress,
     pub at_once: usize,
     pub found: &'a Tally,
+    /// Whether blocks are only found by asking for each.
+    counts_asked: bool,
     /// Reads blocks, for a deep check.
     deep: Option<Deep>,
 }
@@ -61,6 +63,7 @@ impl<'a> BlockCheck<'a> {
         cancel: &'a Progress,
         at_once: usize,
         found: &'a Tally,
+        counts_asked: bool,
         deep: Option<Tally>,
     ) -> anyhow::Result<Self> {
         let deep = match deep {
@@ -72,7 +75,7 @@ impl<'a> BlockCheck<'a> {
                 Some(Deep { bucket, read })
             }
         };
-        Ok(Self { volume, cancel, at_once, found, deep })
+        Ok(Self { volume, cancel, at_once, found, counts_asked, deep })
     }
 
     pub fn is_deep(&self) -> bool {
@@ -122,7 +125,9 @@ impl<'a> BlockCheck<'a> {
                 Err(Error::NotFound) => return Ok(Some(Fault::Missing)),
                 Err(error) => return Err(error).with_context(|| format!("cannot check {key}")),
                 Ok(object) => {
-                    self.found.add_data(1, object.size);
+                    if self.counts_asked {
+                        self.found.add_data(1, object.size);
+                    }
                     if let Some(fault) = self.size_fault(block, &object) {
                         return Ok(Some(fault));
                     }

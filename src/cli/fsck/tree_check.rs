@@ -29,7 +29,7 @@ impl Fsck {
         let listed = shown.tally("Listed slices", None);
         let found = shown.tally("Found blocks", Some("Found data"));
         let read = self.deep.then(|| shown.tally("Read blocks", Some("Read data")));
-        let check = BlockCheck::new(volume, cancel, self.threads.into(), &found, read)?;
+        let check = BlockCheck::new(volume, cancel, self.threads.into(), &found, true, read)?;
         let (sender, mut files) = mpsc::channel(WAITING);
         let walk = async {
             let sender = sender;

@@ -39,7 +39,7 @@ impl Fsck {
         // Before the chunks are scanned: a slice that is dead already and used later on is not
         // just being released.
         let dead = volume.meta.engine().dead_slices(MAX_DEAD).await?;
-        let check = BlockCheck::new(volume, cancel, self.threads.into(), &found, read)?;
+        let check = BlockCheck::new(volume, cancel, self.threads.into(), &found, false, read)?;
         let collector = Collector {
             volume,
             progress: cancel,

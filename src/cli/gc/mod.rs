@@ -156,7 +156,7 @@ impl Gc {
         let classes = Classes::new(shown);
         while let Some((pass, collected)) = passes.next().await? {
             report.used_slices += collected.live();
-            report.used_bytes += collected.bytes;
+            report.used_bytes += collected.bytes + collected.dead_bytes;
             let mut table = collected.table;
             if self.delete {
                 self.delete_dead(volume, pass, &table, &dead, cancel, report).await?;

@@ -26,6 +26,8 @@ pub struct Collected {
     /// Records that refer to a slice, and the sizes of their slices.
     pub records: u64,
     pub bytes: u64,
+    /// Sizes of the slices without references.
+    pub dead_bytes: u64,
 }
 
 /// Collects the slices of a volume in as many passes as memory requires.
@@ -52,7 +54,8 @@ impl<'a> Collector<'a> {
         let meta = &self.volume.meta;
         // With some room, so that the other passes fit if the first does.
         let most = if pass.is_first() { self.max_slices / 10 * 9 } else { self.max_slices };
-        let mut collected = Collected { table: SliceTable::new(most), records: 0, bytes: 0 };
+        let mut collected =
+            Collected { table: SliceTable::new(most), records: 0, bytes: 0, dead_bytes: 0 };
         let dead = self.dead.iter().filter(|slice| pass.takes(slice.id.0));
         for slice in dead {
             if collected.add(*slice, kind::DEAD) == Err(Full) {
@@ -142,8 +145,12 @@ impl Collected {
     }
 
     fn add(&mut self, slice: SliceSize, kind: u8) -> Result<(), Full> {
-        self.records += 1;
-        self.bytes += u64::from(slice.size);
+        if kind == kind::DEAD {
+            self.dead_bytes += u64::from(slice.size);
+        } else {
+            self.records += 1;
+            self.bytes += u64::from(slice.size);
+        }
         self.table.add(slice, kind)
     }
 }
