@@ -17,10 +17,6 @@ pub enum Tool {
 pub const BOTH: [Tool; 2] = [Tool::Ours, Tool::Go];
 
 impl Tool {
-    pub fn other(self) -> Self {
-        if self == Self::Ours { Self::Go } else { Self::Ours }
-    }
-
     /// A command that takes the metadata URL first.
     pub fn command(self, fixture: &Fixture, action: &str, options: &[&str]) -> Command {
         let mut command = match self {

@@ -14,8 +14,7 @@ pub fn bytes(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| ((at / 7) ^ seed ^ (at >> 9)).to_le_bytes()[0]).collect()
 }
 
-/// Writes the same kinds of files by both clients: small, large, overwritten, sparse, shared and
-/// removed ones.
+/// Writes the same kinds of files by both clients: small, large, overwritten, sparse and shared ones.
 pub fn write_by_both(fixture: &Fixture) {
     for client in [Client::Ours, Client::Go] {
         let mount = fixture.mount_by(client, &[]);
@@ -30,12 +29,11 @@ pub fn write_by_both(fixture: &Fixture) {
             file.write_all_at(&bytes(at, 5000), at as u64).unwrap();
             file.sync_all().unwrap();
         }
+        drop(file);
         let sparse = File::create(top.join("sparse")).unwrap();
         sparse.write_all_at(b"end", 70 * MIB as u64).unwrap();
         drop(sparse);
         fs::hard_link(top.join("below/1"), top.join("linked")).unwrap();
-        fs::write(top.join("removed"), bytes(2, 3000)).unwrap();
-        fs::remove_file(top.join("removed")).unwrap();
         mount.unmount();
     }
 }
