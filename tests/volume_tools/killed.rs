@@ -19,7 +19,7 @@ on_both! {
     an_interrupted_gc_closes_its_session,
 }
 
-const LEAKED: u64 = 3000;
+const LEAKED: u32 = 3000;
 
 /// Starts the command and sends the signal once `begun`. Returns whether that ended it.
 fn cut(
@@ -46,7 +46,7 @@ fn fill(fixture: &Fixture) -> Vec<std::path::PathBuf> {
     write_by_both(fixture);
     let kept = objects(fixture);
     for number in 0..LEAKED {
-        leak(fixture, 900_000_000 + number, 10);
+        leak(fixture, 900_000_000 + u64::from(number), 10);
     }
     kept
 }

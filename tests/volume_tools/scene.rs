@@ -69,7 +69,7 @@ pub fn object(fixture: &Fixture, name: &str) -> PathBuf {
 
 /// Makes an object look two hours old, so that `gc` looks at it.
 pub fn make_old(path: &Path) {
-    let old = SystemTime::now() - Duration::from_secs(2 * 3600);
+    let old = SystemTime::now() - Duration::from_hours(2);
     File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
 }
 

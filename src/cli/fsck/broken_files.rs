@@ -41,6 +41,13 @@ impl FaultCounts {
         }
     }
 
+    pub fn merge(&mut self, more: Self) {
+        self.missing += more.missing;
+        self.missing_bytes += more.missing_bytes;
+        self.wrong_size += more.wrong_size;
+        self.damaged += more.damaged;
+    }
+
     pub fn total(&self) -> u64 {
         self.missing + self.wrong_size + self.damaged
     }
@@ -139,7 +146,10 @@ mod tests {
         let lost = merged(file.lost, u64::MAX);
         assert_eq!(lost, [start..start + 100, start + 150..end]);
         assert_eq!(file.objects[0].0, "chunks/0/0/1_1_65536");
-        assert_eq!(merged(lost.clone(), start + 120), [start..start + 100]);
+        assert_eq!(
+            merged(lost.clone(), start + 160),
+            [start..start + 100, start + 150..start + 160]
+        );
         assert_eq!(merged(lost, start), []);
     }
 

@@ -74,9 +74,10 @@ impl Fsck {
         let volume = ScannedVolume::open(meta)?;
         let report = Report::new(self.json);
         let outcome = self.check(&volume, &report).await;
+        let sessions = volume.meta.engine().sessions().await.map_or(0, |all| all.len());
         volume.meta.close().await?;
         outcome?;
-        report.print(volume.meta.engine().sessions().await.map_or(0, |all| all.len()))?;
+        report.print(sessions)?;
         match report.verdict() {
             Some(what) => bail!("{what}"),
             None => Ok(()),

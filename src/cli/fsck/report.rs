@@ -164,12 +164,12 @@ impl Report {
         }
         for file in details.broken.values() {
             for (key, fault) in &file.objects {
-                println!("{key} of {} {fault}", file.path);
+                println!("{key} of {} {fault}", printable(&file.path));
             }
         }
         println!("{:>13}: PATH", "INODE");
         for (ino, file) in &details.broken {
-            println!("{ino:>13}: {}{}", file.path, lost(file));
+            println!("{ino:>13}: {}{}", printable(&file.path), lost(file));
         }
         if details.counts.missing > 0 && sessions > 0 {
             println!(
@@ -225,6 +225,7 @@ impl Report {
 
 fn described(finding: &Finding) -> String {
     let Finding { ino, path, problem, outcome } = finding;
+    let path = printable(path);
     let end = match outcome {
         Outcome::Repaired => "; repaired".to_owned(),
         Outcome::NotRepairable => "; repair it by hand, or remove it".to_owned(),
@@ -235,6 +236,19 @@ fn described(finding: &Finding) -> String {
         Outcome::Left => format!("; --path {path} --repair corrects it"),
     };
     format!("{path} (inode {ino}): {problem}{end}")
+}
+
+/// A path without characters that control a terminal: users choose names.
+fn printable(path: &str) -> String {
+    let mut shown = String::with_capacity(path.len());
+    for letter in path.chars() {
+        if letter.is_control() {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
 }
 
 /// The lost bytes of a file, first and last of each range.
@@ -251,4 +265,39 @@ fn lost(file: &BrokenFile) -> String {
     let more = file.lost.len().saturating_sub(MAX_RANGES);
     let rest = if more > 0 { format!(" and {more} more ranges") } else { String::new() };
     format!(" (lost bytes {}{rest})", shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_do_not_control_the_terminal() {
+        let path = "/a\u{1b}[2J\nb/\u{e9}".to_owned();
+        let problem = Problem::Links { stored: 1, counted: 2 };
+        let finding = Finding { ino: Ino(5), path, problem, outcome: Outcome::Left };
+        let text = described(&finding);
+        assert!(text.starts_with("/a\\u{1b}[2J\\nb/\u{e9} (inode 5): nlink is 1"), "{text}");
+        assert!(!text.contains(['\u{1b}', '\n']));
+    }
+
+    #[test]
+    fn lost_bytes_are_ranges_with_their_last_byte() {
+        let file = BrokenFile { lost: vec![0..4096, 8192..8193], ..BrokenFile::default() };
+        assert_eq!(lost(&file), " (lost bytes 0-4095, 8192-8192)");
+        let many: Vec<_> = (0..12).map(|at| at * 10..at * 10 + 1).collect();
+        let file = BrokenFile { lost: many, ..BrokenFile::default() };
+        assert!(lost(&file).ends_with("90-90 and 2 more ranges)"), "{}", lost(&file));
+        assert_eq!(lost(&BrokenFile::default()), " (no byte of it is lost)");
+    }
+
+    #[test]
+    fn nothing_wrong_has_no_verdict() {
+        let report = Report::new(true);
+        assert_eq!(report.verdict(), None);
+        let counts = FaultCounts { missing: 2, missing_bytes: 10, ..FaultCounts::default() };
+        report.add_broken(Ino(7), BrokenFile::default(), counts).unwrap();
+        let verdict = report.verdict();
+        assert_eq!(verdict.as_deref(), Some("2 objects are lost (10 bytes), 1 broken files"));
+    }
 }

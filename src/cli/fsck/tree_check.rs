@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::Fsck;
 use super::block_check::BlockCheck;
-use super::file_check::check_file;
+use super::file_check::check_files;
 use super::report::Report;
 use crate::cli::progress::Progress;
 use crate::cli::volume_scan::ScannedVolume;
@@ -14,8 +14,9 @@ use crate::meta::client::Progress as Cancel;
 
 /// Files that wait for the check of their data.
 const WAITING: usize = 1000;
-/// Files whose data is checked at once.
-const FILES_AT_ONCE: usize = 20;
+/// Files whose data is checked together, and how many such groups at once.
+const GROUP: usize = 200;
+const GROUPS_AT_ONCE: usize = 2;
 
 impl Fsck {
     pub(super) async fn check_path(
@@ -40,8 +41,9 @@ impl Fsck {
         };
         let data = async {
             let checks = stream::poll_fn(move |cx| files.poll_recv(cx))
-                .map(|file| check_file(&check, file, &listed, report))
-                .buffer_unordered(FILES_AT_ONCE);
+                .ready_chunks(GROUP)
+                .map(|files| check_files(&check, files, &listed, report))
+                .buffer_unordered(GROUPS_AT_ONCE);
             let mut checks = std::pin::pin!(checks);
             while let Some(checked) = checks.next().await {
                 checked?;

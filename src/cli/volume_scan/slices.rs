@@ -20,6 +20,9 @@ const MAX_DELETED: usize = 1 << 24;
 /// Slices in memory at most: 512 MiB.
 pub const MAX_SLICES: usize = 32 << 20;
 
+/// More passes would take too long.
+const MAX_PASSES: u64 = 1 << 16;
+
 /// The slices of a pass.
 pub struct Collected {
     pub table: SliceTable,
@@ -126,11 +129,11 @@ impl Passes<'_> {
                     self.index += 1;
                     return Ok(Some((pass, collected)));
                 }
-                None if pass.is_first() => {
+                None if pass.is_first() && self.count < MAX_PASSES => {
                     self.count *= 2;
                     self.collector.listed.reset();
                 }
-                None => bail!("the volume grew while it was scanned; run this again"),
+                None => bail!("the slices of the volume do not fit into memory, or it grew"),
             }
         }
         Ok(None)

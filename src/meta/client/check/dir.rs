@@ -19,7 +19,7 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// Counts an entry. As in the Go client, SQL counts no usage of an entry without a node.
+    /// Counts an entry.
     pub fn add(&mut self, kind: FileKind, attr: Option<&Attr>) {
         self.dirs += u32::from(kind == FileKind::Dir);
         let length = attr.filter(|attr| attr.is_file()).map_or(0, |attr| attr.length);
@@ -74,12 +74,13 @@ impl Checker<'_> {
         if !meta.context.setting().dir_stats {
             return Ok(());
         }
-        let stored = meta.stored_dir_stat(ino).await?;
-        let problem = match stored {
+        let problem = match meta.stored_dir_stat(ino).await? {
             None => Problem::MissingStat,
             Some(stored) if self.options.sync_dir_stat => {
-                // Only while the count does not change; the usage of other clients' changes comes
-                // a moment after them.
+                if stored == visit.totals.usage {
+                    return Ok(());
+                }
+                // Another client may have changed it since its entries were read.
                 let Some((_, Totals { usage: counted, .. })) = meta.recount(ino).await? else {
                     return Ok(());
                 };
@@ -158,6 +159,7 @@ impl Meta {
         let mut listing = self.list(dir, false);
         let entry_needs_node = self.engine.properties().entry_needs_node;
         while let Some(page) = listing.next().await? {
+            // As in the Go client, an entry without a node is none on SQL, except for the links.
             let inos: Vec<Ino> = page.iter().map(|entry| entry.ino).collect();
             for (entry, attr) in page.iter().zip(self.attrs(&inos).await?) {
                 if attr.is_some() || !entry_needs_node {

@@ -29,7 +29,7 @@ pub(super) struct Checker<'a> {
     pub progress: &'a Progress,
     report: &'a (dyn Fn(Finding) + Sync),
     files: Option<&'a Sender<CheckedFile>>,
-    /// Directories that were entered.
+    /// Directories that were entered, and files with several names.
     entered: Mutex<HashSet<Ino>>,
     /// Counts the usage of the volume, if it is to be corrected.
     pub count: Option<&'a VolumeCount>,
@@ -233,7 +233,9 @@ impl Checker<'_> {
         if kind == FileKind::File {
             self.progress.add_done(1);
             let length = attr.map_or(0, |attr| attr.length);
-            if let Some(files) = self.files {
+            let is_linked = attr.is_some_and(|attr| attr.nlink > 1);
+            let is_first = !is_linked || self.entered.lock().insert(ino);
+            if let Some(files) = self.files.filter(|_| is_first) {
                 let file = CheckedFile { ino, length, path: path.to_owned() };
                 // The receiver has gone only if it failed.
                 files.send(file).await.map_err(|_| Error::Interrupted)?;
