@@ -28,6 +28,17 @@ pub enum Fault {
     Damaged(String),
 }
 
+impl Fault {
+    /// A word for it, for programs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Size(_) => "size",
+            Self::Damaged(_) => "damaged",
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

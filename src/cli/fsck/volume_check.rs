@@ -6,7 +6,7 @@ use anyhow::Context;
 use futures::StreamExt;
 
 use super::Fsck;
-use super::block_check::{BadBlocks, BlockCheck, Fault, add_bad};
+use super::block_check::{BadBlocks, BlockCheck, add_bad};
 use super::broken_files::{BrokenFile, FaultCounts, add_chunk, merged, nameless};
 use super::report::Report;
 use crate::cli::progress::Progress;
@@ -196,15 +196,4 @@ async fn find_delayed(
         cursor = page.next;
     }
     Ok(())
-}
-
-impl Fault {
-    /// A word for it, for programs.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Missing => "missing",
-            Self::Size(_) => "size",
-            Self::Damaged(_) => "damaged",
-        }
-    }
 }
