@@ -20,7 +20,7 @@ mod upload;
 mod warmup;
 
 pub use block::{BlockKey, BlockRange, Layout, SliceRange};
-pub use bucket::ObjectStatus;
+pub use bucket::{Bucket, ObjectStatus};
 pub use budget::{Budget, Reclaim, Reserved};
 pub use cache::{Cache, CacheOptions, CacheOwner, CacheUsage, Checksum, Eviction, VolumeCache};
 pub use compress::Compression;

@@ -10,6 +10,8 @@ mod control;
 mod destroy;
 mod exit;
 mod format;
+mod fsck;
+mod gc;
 mod mount;
 mod profile;
 mod program;
@@ -24,6 +26,7 @@ mod table;
 mod umount;
 mod upgrade;
 mod version;
+mod volume_scan;
 
 use std::ffi::OsString;
 
@@ -102,6 +105,10 @@ enum Command {
     Profile(profile::Profile),
     /// Move removed files out of the trash
     Restore(restore::Restore),
+    /// Check the objects and directories of a volume
+    Fsck(fsck::Fsck),
+    /// Find and delete objects that no file needs
+    Gc(gc::Gc),
     /// Delete a volume
     Destroy(destroy::Destroy),
     /// Show the activity of a mount, second by second
@@ -153,6 +160,8 @@ impl Cli {
             Command::Summary(command) => command.run().await,
             Command::Profile(command) => command.run().await,
             Command::Restore(command) => command.run().await,
+            Command::Fsck(command) => command.run().await,
+            Command::Gc(command) => command.run().await,
             Command::Destroy(command) => command.run().await,
             Command::Stats(command) => command.run().await,
             Command::Mount(command) => {

@@ -51,6 +51,78 @@ impl Progress {
     }
 }
 
+impl Progress {
+    /// Adds a counter of things of unknown number, with their bytes if `data` names them.
+    pub fn tally(&self, what: &'static str, data: Option<&'static str>) -> Tally {
+        let drawn = self.bars.as_ref().map(|bars| {
+            let line = bars.add(ProgressBar::new_spinner());
+            line.enable_steady_tick(Duration::from_millis(200));
+            line
+        });
+        let (count, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Tally { what, data, drawn, count, bytes, lines: AtomicU64::new(0), started: Instant::now() }
+    }
+}
+
+/// Counts things, and shows how many: on a terminal at once, otherwise in a line every ten seconds.
+pub struct Tally {
+    what: &'static str,
+    data: Option<&'static str>,
+    drawn: Option<ProgressBar>,
+    count: AtomicU64,
+    bytes: AtomicU64,
+    /// Number of line intervals already reported.
+    lines: AtomicU64,
+    started: Instant,
+}
+
+impl Tally {
+    pub fn add(&self, count: u64) {
+        self.add_data(count, 0);
+    }
+
+    pub fn add_data(&self, count: u64, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.count.fetch_add(count, Ordering::Relaxed);
+        if let Some(line) = &self.drawn {
+            return line.set_message(self.line());
+        }
+        let due = self.started.elapsed().as_secs() / LINE_INTERVAL.as_secs();
+        if due > self.lines.fetch_max(due, Ordering::Relaxed) {
+            eprintln!("{}", self.line());
+        }
+    }
+
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn reset(&self) {
+        self.count.store(0, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+    }
+
+    fn line(&self) -> String {
+        let (what, count) = (self.what, self.count());
+        match self.data {
+            Some(data) => format!("{what}: {count}, {data}: {}", Bytes(self.bytes())),
+            None => format!("{what}: {count}"),
+        }
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        if let Some(line) = &self.drawn {
+            line.finish();
+        }
+    }
+}
+
 /// One piece of work, possibly done by many threads.
 pub struct Bar {
     what: &'static str,

@@ -172,7 +172,8 @@ impl SliceStore for Slices {
     }
 }
 
-fn slice_range(slice: &Slice) -> SliceRange {
+/// Returns the bytes of a slice that a record shows.
+pub fn slice_range(slice: &Slice) -> SliceRange {
     let Slice { id, size, off, len, .. } = *slice;
     let start = if id.is_hole() { 0 } else { off };
     SliceRange { slice: SliceSize { id, size }, range: start..start + len }

@@ -179,7 +179,7 @@ const INSIDE: &[(&str, &[&str])] = &[
 
 /// What subcommands share; of the rest of `cli`, none knows another.
 const SHARED_BY_COMMANDS: &[&str] =
-    &["confirm", "exit", "progress", "relaunch", "stats_file", "table"];
+    &["confirm", "exit", "progress", "relaunch", "stats_file", "table", "volume_scan"];
 
 /// An operation is written once for all of them.
 const STORES: &[&str] =

@@ -53,6 +53,7 @@ mod listing;
 mod locks;
 mod nodes;
 mod quotas;
+mod scans;
 mod sessions;
 mod settings;
 mod slices;

@@ -4,6 +4,7 @@
 mod api;
 mod background;
 mod change_log;
+pub mod check;
 mod damage_log;
 mod id_allocator;
 mod metrics;

@@ -12,6 +12,7 @@ mod key;
 pub mod kv;
 mod listing;
 pub mod redis;
+mod scan;
 mod sessions;
 pub mod sqlite;
 pub mod tikv;
@@ -26,6 +27,7 @@ pub use change::Change;
 pub use garbage::{DelayedSlices, DeletedFile, GarbageRecords};
 pub use key::{Found, Key, Record};
 pub use listing::{Cursor, EntryPage, InvalidEntry, Listings};
+pub use scan::{ScanPage, Scans, StoredChunk};
 pub use sessions::{HeldKind, HeldLock, SessionRecords, StoredSession};
 pub use transaction::{CommitError, Txn};
 pub use usage::UsageRecords;
@@ -55,6 +57,7 @@ pub trait Engine:
     SettingRecords
     + CounterRecords
     + Listings
+    + Scans
     + SessionRecords
     + GarbageRecords
     + AclRecords

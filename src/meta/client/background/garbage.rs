@@ -192,6 +192,13 @@ impl Meta {
         self.run(&DropDeletedFile { ino, length }).await
     }
 
+    /// Deletes a chunk whose node does not exist, and the objects that nothing else refers to.
+    pub async fn delete_leaked_chunk(&self, ino: Ino, index: u32) -> Result<()> {
+        let done = self.run_with_receipts(&DeleteChunk { ino, index }).await?;
+        self.delete_slices(unreferenced(&done.output, &done.receipts)).await;
+        Ok(())
+    }
+
     /// The chunks of a removed file. A truncated file keeps chunks past its length, and a store may
     /// not list them. So the range is extended as long as chunks are found near its end.
     async fn chunks_left(&self, ino: Ino, length: u64) -> Result<Vec<u32>> {
@@ -208,7 +215,7 @@ impl Meta {
 
     /// Deletes the objects of unreferenced slices, then the records of those that succeeded; the
     /// job retries the others. Returns the number of deleted slices.
-    pub(in crate::meta::client) async fn delete_slices(&self, slices: Vec<SliceSize>) -> u64 {
+    pub async fn delete_slices(&self, slices: Vec<SliceSize>) -> u64 {
         let limit = self.context.options.max_deletes;
         let Some(store) = self.slice_store().filter(|_| limit > 0) else { return 0 };
         let store = &store;

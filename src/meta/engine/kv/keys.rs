@@ -168,6 +168,8 @@ pub mod prefix {
         tagged(b"XLOG", |key| key.extend(shard.iter()))
     }
 
+    /// Attrs, entries, chunks and everything else of nodes.
+    pub const NODES: &[u8] = b"A";
     pub const DELETED_FILES: &[u8] = b"D";
     pub const FLOCKS: &[u8] = b"F";
     pub const PLOCKS: &[u8] = b"P";

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 
 use super::super::{
     AclRecords, ChangeLogRecords, CounterRecords, Cursor, DelayedSlices, DeletedFile, Engine,
-    EngineProperties, EntryPage, GarbageRecords, HeldLock, Listings, SessionRecords,
-    SettingRecords, StoredSession, Txn, UsageRecords,
+    EngineProperties, EntryPage, GarbageRecords, HeldLock, Listings, ScanPage, Scans,
+    SessionRecords, SettingRecords, StoredChunk, StoredSession, Txn, UsageRecords,
 };
 use super::RedisEngine;
 use super::transaction::RedisTxn;
@@ -93,6 +93,17 @@ impl Listings for RedisEngine {
 
     async fn chunk_indexes_of(&self, files: &[(Ino, u64)]) -> Result<Vec<Vec<u32>>> {
         self.existing_chunks_of(files).await
+    }
+}
+
+#[async_trait]
+impl Scans for RedisEngine {
+    async fn scan_chunks(&self, cursor: &Cursor, limit: usize) -> Result<ScanPage<StoredChunk>> {
+        self.all_chunks(cursor, limit).await
+    }
+
+    async fn scan_delayed(&self, cursor: &Cursor, limit: usize) -> Result<ScanPage<DelayedSlices>> {
+        self.all_delayed(cursor, limit).await
     }
 }
 

@@ -3,5 +3,6 @@
 pub mod access;
 pub mod acl;
 pub mod atime;
+pub mod repair;
 pub mod setattr;
 pub mod xattr;

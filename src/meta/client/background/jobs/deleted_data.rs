@@ -6,6 +6,7 @@ use futures::{StreamExt, stream};
 use crate::error::Result;
 use crate::meta::client::Meta;
 use crate::meta::client::background::garbage::unreferenced;
+use crate::meta::engine::DeletedFile;
 use crate::meta::op::garbage::drop_slice::DropDelayed;
 
 /// Files removed less than this many seconds ago are left to the client that removed them.
@@ -24,15 +25,19 @@ impl Meta {
     /// deleted.
     pub async fn clean_deleted_files(&self, now: i64) -> Result<u64> {
         let files = self.engine.deleted_files(now - MIN_AGE, MAX_FILES).await?;
+        Ok(self.delete_removed_files(&files).await)
+    }
+
+    /// Deletes the data of removed files. Returns how many were deleted.
+    pub async fn delete_removed_files(&self, files: &[DeletedFile]) -> u64 {
         let files: Vec<_> = files.iter().map(|file| (file.ino, file.length)).collect();
         let groups: Vec<_> = files.chunks(GROUP).map(<[_]>::to_vec).collect();
-        let done = stream::iter(groups)
+        stream::iter(groups)
             .take_while(|_| std::future::ready(!self.is_closing()))
             .map(|group| async move { self.delete_group(&group).await })
             .buffer_unordered(GROUPS_AT_ONCE)
             .fold(0, |sum, one| async move { sum + one })
-            .await;
-        Ok(done)
+            .await
     }
 
     /// Deletes unreferenced slices, and reference records that are redundant. Returns how many

@@ -3,6 +3,7 @@
 mod changelog;
 mod garbage;
 mod listing;
+mod scan;
 mod sessions;
 mod update;
 mod usage;

@@ -83,6 +83,11 @@ impl KeySpace {
         format!("{}c{ino}_{index}", self.prefix)
     }
 
+    /// Returns the part of [`KeySpace::chunk`] before the inode.
+    pub fn chunks_stem(&self) -> String {
+        self.with("c")
+    }
+
     /// Returns the part of [`KeySpace::chunk`] before the index.
     pub fn chunk_stem(&self, ino: Ino) -> String {
         format!("{}c{ino}_", self.prefix)

@@ -9,5 +9,6 @@ pub(super) mod keyspace;
 mod listing;
 mod locks;
 pub(super) mod quota;
+mod scan;
 mod sessions;
 mod volume;

@@ -8,6 +8,7 @@ pub mod entry;
 pub mod garbage;
 pub mod lock;
 pub mod node;
+mod scan;
 pub mod session;
 pub mod setting;
 pub mod slice;
