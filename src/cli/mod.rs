@@ -8,8 +8,12 @@ mod config;
 mod confirm;
 mod control;
 mod destroy;
+mod dump;
+mod dump_file;
 mod exit;
 mod format;
+mod load;
+mod meta_url;
 mod mount;
 mod profile;
 mod program;
@@ -20,6 +24,7 @@ mod restore;
 mod stats;
 mod stats_file;
 mod status;
+mod stop_signal;
 mod table;
 mod umount;
 mod version;
@@ -103,6 +108,10 @@ enum Command {
     Restore(restore::Restore),
     /// Delete a volume
     Destroy(destroy::Destroy),
+    /// Write the metadata of a volume to a file
+    Dump(dump::Dump),
+    /// Load the metadata of a volume from a file
+    Load(load::Load),
     /// Show the activity of a mount, second by second
     Stats(stats::Stats),
     /// Mount a volume
@@ -151,6 +160,8 @@ impl Cli {
             Command::Profile(command) => command.run().await,
             Command::Restore(command) => command.run().await,
             Command::Destroy(command) => command.run().await,
+            Command::Dump(command) => command.run().await,
+            Command::Load(command) => command.run().await,
             Command::Stats(command) => command.run().await,
             Command::Mount(command) => {
                 if parent.is_none() {
