@@ -18,6 +18,9 @@ use crate::meta::Ino;
 
 pub use load::{Loader, prepare};
 
+/// No limit, for servers that take it as a signed number.
+const ALL: usize = usize::MAX >> 1;
+
 /// What to dump.
 #[derive(Debug, Clone, Copy)]
 pub struct DumpOptions {

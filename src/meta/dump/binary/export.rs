@@ -12,7 +12,7 @@ use super::message::{
 use super::{FORMAT, MAGIC, VERSION, segment_name};
 use crate::error::{Error, Result};
 use crate::meta::Ino;
-use crate::meta::dump::{DumpOptions, Progress, Skipped};
+use crate::meta::dump::{ALL, DumpOptions, Progress, Skipped};
 use crate::meta::engine::{Cursor, Engine, Part, Stored};
 use crate::meta::record::{self, Setting, chunk};
 
@@ -131,7 +131,7 @@ impl Writer<'_> {
             }
         }
         self.flush().await?;
-        for file in engine.deleted_files(i64::MAX, usize::MAX).await? {
+        for file in engine.deleted_files(i64::MAX, ALL).await? {
             self.add(Stored::DeletedFile(file)).await?;
         }
         for (id, rule) in engine.acls().await? {

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::meta::dump::escape::escape;
 use crate::meta::dump::id_set::IdSet;
 use crate::meta::dump::node::{EntrySource, Node, NodeReader, Outcome};
-use crate::meta::dump::{DumpOptions, Progress, Skipped};
+use crate::meta::dump::{ALL, DumpOptions, Progress, Skipped};
 use crate::meta::engine::Engine;
 use crate::meta::record::{Counter, FileKind, QuotaKey, Setting};
 use crate::meta::{Ino, Name};
@@ -73,7 +73,7 @@ pub async fn export(
 /// Reads everything that comes before the trees.
 async fn header(engine: &dyn Engine, setting: &Setting, options: &DumpOptions) -> Result<Header> {
     let shown = if options.keep_secrets { setting.clone() } else { setting.without_store_keys() };
-    let mut deleted = engine.deleted_files(i64::MAX, usize::MAX).await?;
+    let mut deleted = engine.deleted_files(i64::MAX, ALL).await?;
     deleted.sort_unstable_by_key(|file| (file.ino, file.length));
     let mut sustained = Vec::new();
     for session in engine.sessions().await? {
