@@ -81,9 +81,13 @@ impl Dump {
         let progress = Progress::default();
         let (output, pieces) = Output::start(file)?;
         let total = meta.engine().counter(Counter::TotalInodes).await?;
-        let text = || match self.binary {
-            true => format!("{} records dumped", progress.count()),
-            false => format!("{} of {total} entries dumped", progress.count()),
+        let text = || {
+            let count = progress.count();
+            if self.binary {
+                format!("{count} records dumped")
+            } else {
+                format!("{count} of {total} entries dumped")
+            }
         };
         let work = show_while(self.write(meta, &options, pieces, &progress), text);
         let result = tokio::select! {

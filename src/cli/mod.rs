@@ -160,8 +160,8 @@ impl Cli {
             Command::Profile(command) => command.run().await,
             Command::Restore(command) => command.run().await,
             Command::Destroy(command) => command.run().await,
-            Command::Dump(command) => command.run().await,
-            Command::Load(command) => command.run().await,
+            Command::Dump(command) => Box::pin(command.run()).await,
+            Command::Load(command) => Box::pin(command.run()).await,
             Command::Stats(command) => command.run().await,
             Command::Mount(command) => {
                 if parent.is_none() {

@@ -30,10 +30,11 @@ pub fn fill(fixture: &Fixture) {
         fs::write(top.join(format!("d/below/{number}")), vec![7; number]).unwrap();
     }
     let large = File::create(top.join("d/large")).unwrap();
-    large.write_all_at(&[1; 100_000], 0).unwrap();
-    large.write_all_at(&[2; 100_000], 50_000).unwrap();
+    large.write_all_at(&vec![1; 100_000], 0).unwrap();
+    large.write_all_at(&vec![2; 100_000], 50_000).unwrap();
     large.write_all_at(&[3; 1000], 200 * MIB).unwrap();
     large.sync_all().unwrap();
+    drop(large);
     fs::hard_link(top.join("d/small"), top.join("d/again")).unwrap();
     fs::hard_link(top.join("d/small"), top.join("empty/elsewhere")).unwrap();
     symlink("../a target %41 \"x\"", top.join("d/link")).unwrap();

@@ -34,16 +34,13 @@ pub fn unescape(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
-        let digits = (bytes.get(at + 1).and_then(hex), bytes.get(at + 2).and_then(hex));
-        match (byte, digits) {
-            (b'%', (Some(high), Some(low))) => {
-                out.push(high << 4 | low);
-                at += 3;
-            }
-            _ => {
-                out.push(*byte);
-                at += 1;
-            }
+        let digit = |at: usize| bytes.get(at).copied().and_then(hex);
+        if let (b'%', Some(high), Some(low)) = (byte, digit(at + 1), digit(at + 2)) {
+            out.push(high << 4 | low);
+            at += 3;
+        } else {
+            out.push(*byte);
+            at += 1;
         }
     }
     out
@@ -56,7 +53,7 @@ fn escape_bytes(out: &mut String, bytes: &[u8]) {
     }
 }
 
-fn hex(digit: &u8) -> Option<u8> {
+fn hex(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'A'..=b'F' => Some(digit - b'A' + 10),

@@ -59,7 +59,7 @@ pub struct Skipped {
 
 impl Skipped {
     /// Logs and counts a damaged record.
-    fn damage(&mut self, what: String) {
+    fn damage(&mut self, what: &str) {
         warn!("left out of the dump: {what}");
         self.damaged += 1;
     }

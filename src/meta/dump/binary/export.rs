@@ -6,8 +6,8 @@ use prost::Message;
 use tokio::sync::mpsc;
 
 use super::message::{
-    Acl, Batch, Chunk, Counter, DelFile, Edge, Footer, Format, Node, Parent, Quota, SegmentInfo,
-    SliceRef, Stat, Sustained, Symlink, Xattr,
+    Acl, Batch, Chunk, Counter, DelFile, Edge, Footer, Format, Node, Parent, Quota, SliceRef, Stat,
+    Sustained, Symlink, Xattr,
 };
 use super::{FORMAT, MAGIC, VERSION, segment_name};
 use crate::error::{Error, Result};
@@ -90,7 +90,7 @@ impl Writer<'_> {
             let is_last = cursor == Cursor::End;
             next = fetch(cursor);
             for what in page.damaged {
-                self.skipped.damage(what);
+                self.skipped.damage(&what);
             }
             for record in page.records {
                 self.add(record).await?;
@@ -111,7 +111,7 @@ impl Writer<'_> {
             let page = engine.list(dir, &cursor, PAGE).await?;
             for bad in page.invalid {
                 let name = String::from_utf8_lossy(&bad.name).into_owned();
-                self.skipped.damage(format!("entry {name:?} of inode {dir}"));
+                self.skipped.damage(&format!("entry {name:?} of inode {dir}"));
             }
             for (name, entry) in page.entries {
                 self.add(Stored::Entry(dir, name, entry)).await?;
@@ -156,7 +156,7 @@ impl Writer<'_> {
                 kind: (entry.kind as u8).into(),
             }),
             Stored::Parent { ino, parent, count } => {
-                batch.parents.push(Parent { inode: ino.0, parent: parent.0, count });
+                batch.parents.push(Parent { inode: ino.0, dir: parent.0, count });
             }
             Stored::Chunk(ino, index, slices) => batch.chunks.push(Chunk {
                 inode: ino.0,
@@ -255,7 +255,7 @@ impl Writer<'_> {
         piece.extend(kind.to_be_bytes());
         piece.extend((len as u64).to_be_bytes());
         message.encode(&mut piece).map_err(|error| Error::internal("writing a dump", error))?;
-        let info = self.footer.infos.entry(segment_name(kind)).or_insert_with(SegmentInfo::default);
+        let info = self.footer.infos.entry(segment_name(kind)).or_default();
         info.offset.push(self.at);
         info.num += count;
         self.at += piece.len() as u64;

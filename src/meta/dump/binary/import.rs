@@ -162,7 +162,7 @@ impl Parsed {
             }
             Item::Parent(parent) => Stored::Parent {
                 ino: inode(parent.inode)?,
-                parent: inode(parent.parent)?,
+                parent: inode(parent.dir)?,
                 count: parent.count,
             },
         }])

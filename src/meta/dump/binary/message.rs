@@ -118,8 +118,9 @@ pub struct Edge {
 pub struct Parent {
     #[prost(uint64, tag = "1")]
     pub inode: u64,
+    /// The parent.
     #[prost(uint64, tag = "2")]
-    pub parent: u64,
+    pub dir: u64,
     #[prost(int64, tag = "3")]
     pub count: i64,
 }

@@ -153,7 +153,7 @@ impl Walk<'_> {
             let depth = dir.depth;
             let Some((name, mut outcome)) = dir.next(&self.reader).await? else {
                 for name in std::mem::take(&mut dir.source.invalid) {
-                    self.skipped.damage(format!("entry {name:?} of inode {}", dir.ino));
+                    self.skipped.damage(&format!("entry {name:?} of inode {}", dir.ino));
                 }
                 self.writer.end_dir(depth);
                 path.pop();
@@ -193,7 +193,7 @@ impl Walk<'_> {
                 None
             }
             Outcome::Damaged(why) => {
-                self.skipped.damage(format!("entry {name:?} of inode {dir}: {why}"));
+                self.skipped.damage(&format!("entry {name:?} of inode {dir}: {why}"));
                 None
             }
             Outcome::Found(node) if node.is_dir() && !self.dirs.insert(node.ino.0) => {
@@ -220,12 +220,14 @@ impl Walk<'_> {
     }
 }
 
+type NamedOutcomes = Vec<(Name, Outcome)>;
+
 /// A directory that is being written.
 struct Dir {
     ino: Ino,
     source: EntrySource,
     /// Batches that are being read, in order.
-    reading: VecDeque<JoinHandle<Result<Vec<(Name, Outcome)>>>>,
+    reading: VecDeque<JoinHandle<Result<NamedOutcomes>>>,
     /// Nodes that were read.
     nodes: VecDeque<(Name, Ahead)>,
     /// Directories among `nodes` that are being opened.

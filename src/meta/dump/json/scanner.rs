@@ -185,9 +185,8 @@ impl<R: Read> Scanner<R> {
                 Some(byte @ (b'-' | b'+' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'E')) => {
                     self.keep(keep, byte)?;
                 }
-                Some(_) => return Ok(()),
                 None if self.fill()? => {}
-                None => return Ok(()),
+                _ => return Ok(()),
             }
         }
     }
@@ -306,7 +305,7 @@ mod tests {
             ("{\"a\":}", "expected a value"),
             ("{\"a\":01}", "invalid number"),
             ("{\"a\":[1}]}", "expected"),
-            ("{\"a\":nul}", "expected"),
+            ("{\"a\":nul}", "EOF while parsing"),
             ("{\"a\":1}x", "expected the end"),
             ("{\"\\ud800\":1}", "byte"),
         ] {

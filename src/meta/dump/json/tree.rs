@@ -72,6 +72,8 @@ struct Frame {
     access_acl: Option<DumpedAcl>,
     default_acl: Option<DumpedAcl>,
     stat: DirStat,
+    /// Space and inodes of the subdirectories' entries, at any depth.
+    below: (i64, i64),
     subdirs: u32,
     last_name: Option<Name>,
     names: HashSet<u64>,
@@ -229,8 +231,8 @@ impl<'a> TreeParser<'a> {
             stat.inodes += 1;
             dir.subdirs += u32::from(kind == FileKind::Dir);
         }
-        if kind == FileKind::Dir && self.top == Ino::ROOT {
-            self.charge_quotas(ino, path, &frame.stat);
+        if kind == FileKind::Dir {
+            self.charge_quota(ino, &frame, path.last_mut());
         }
         if !frame.is_first_name {
             let new = || Link { kind, parents: Vec::new() };
@@ -333,16 +335,19 @@ impl<'a> TreeParser<'a> {
         }
     }
 
-    /// Adds the entries of a directory to its quota and those above it.
-    fn charge_quotas(&mut self, dir: Ino, above: &[Frame], stat: &DirStat) {
-        if self.quotas.is_empty() {
-            return;
+    /// Sets the usage of a directory's quota: the entries in it, at any depth. The trash is not
+    /// charged.
+    fn charge_quota(&mut self, dir: Ino, frame: &Frame, above: Option<&mut Frame>) {
+        let space = frame.stat.space.saturating_add(frame.below.0);
+        let inodes = frame.stat.inodes.saturating_add(frame.below.1);
+        if let Some(above) = above {
+            above.below.0 = above.below.0.saturating_add(space);
+            above.below.1 = above.below.1.saturating_add(inodes);
         }
-        for ino in above.iter().map(Frame::ino).chain([dir]) {
-            if let Some(quota) = self.quotas.get_mut(&QuotaKey::Dir(ino)) {
-                quota.used_space = quota.used_space.saturating_add(stat.space);
-                quota.used_inodes = quota.used_inodes.saturating_add(stat.inodes);
-            }
+        if self.top == Ino::ROOT
+            && let Some(quota) = self.quotas.get_mut(&QuotaKey::Dir(dir))
+        {
+            (quota.used_space, quota.used_inodes) = (space, inodes);
         }
     }
 

@@ -78,7 +78,7 @@ impl BulkRecords for KvEngine {
             page.next = Cursor::After(last.clone().into());
         }
         for (key, value) in pairs {
-            if let Some(record) = decode(&key, value).transpose() {
+            if let Some(record) = decode(&key, &value).transpose() {
                 page.add(record);
             }
         }
@@ -139,7 +139,7 @@ fn encode(record: Stored) -> (Vec<u8>, Bytes) {
 }
 
 /// Returns the record of a pair; none if it says nothing, such as a count of zero.
-fn decode(key: &[u8], value: Bytes) -> Result<Option<Stored>> {
+fn decode(key: &[u8], value: &Bytes) -> Result<Option<Stored>> {
     let Some(key) = StoreKey::decode(key) else { return Ok(None) };
     let locate = |error| match error {
         Error::Damaged { cause, .. } => Error::damaged(format!("{key:?}"), cause),
@@ -147,23 +147,23 @@ fn decode(key: &[u8], value: Bytes) -> Result<Option<Stored>> {
     };
     let record = || -> Result<Option<Stored>> {
         Ok(Some(match &key {
-            StoreKey::Attr(ino) => Stored::Attr(*ino, Attr::decode(&value)?),
+            StoreKey::Attr(ino) => Stored::Attr(*ino, Attr::decode(value)?),
             StoreKey::Entry(dir, name) => {
                 let name = crate::meta::Name::new(name.as_bytes())?;
-                Stored::Entry(*dir, name, Entry::decode(&value)?)
+                Stored::Entry(*dir, name, Entry::decode(value)?)
             }
-            StoreKey::Parent { ino, parent } => match values::decode_number(Some(&value))? {
+            StoreKey::Parent { ino, parent } => match values::decode_number(Some(value))? {
                 count if count <= 0 => return Ok(None),
                 count => Stored::Parent { ino: *ino, parent: *parent, count },
             },
-            StoreKey::Chunk(ino, index) => Stored::Chunk(*ino, *index, chunk::decode(&value)?),
+            StoreKey::Chunk(ino, index) => Stored::Chunk(*ino, *index, chunk::decode(value)?),
             StoreKey::Symlink(ino) => Stored::Symlink(*ino, value.clone()),
             StoreKey::Xattr(ino, name) => Stored::Xattr(*ino, name.clone(), value.clone()),
-            StoreKey::SliceRef(id, size) => match values::decode_number(Some(&value))? {
+            StoreKey::SliceRef(id, size) => match values::decode_number(Some(value))? {
                 0 => return Ok(None),
                 more => Stored::SliceRef(SliceSize { id: *id, size: *size }, more + 1),
             },
-            StoreKey::DirStat(ino) => Stored::DirStat(*ino, DirStat::decode(&value)?),
+            StoreKey::DirStat(ino) => Stored::DirStat(*ino, DirStat::decode(value)?),
             _ => return Ok(None),
         }))
     };
