@@ -1,7 +1,7 @@
 use super::*;
 use crate::meta::dump::prepare;
 use crate::meta::engine::kv::{KvEngine, MemoryStore};
-use crate::meta::engine::{Engine, SettingRecords};
+use crate::meta::engine::Engine;
 use crate::meta::record::FileKind;
 
 const HEAD: &str = r#"{"Setting":{"Name":"vol","UUID":"fb853279-f8fe-462b-a38e-73264b206aaf","Storage":"file","Bucket":"/tmp/","BlockSize":4096,"TrashDays":1,"DirStats":true,"EnableACL":true},
