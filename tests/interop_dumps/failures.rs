@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Child, Stdio};
 
+use jfs::meta::record::Counter;
 use nix::sys::signal::Signal;
 
-use crate::fixture::{dump_by, fill, load_by, tool};
+use crate::fixture::{dump_by, dump_to, fill, load_by, tool};
 use crate::on_both;
 use crate::support::fixture::{Fixture, eventually, ours, signal};
 use crate::support::redis::RedisServer;
@@ -22,7 +24,7 @@ on_both! {
 fn a_store_in_use_is_not_loaded_into(fixture: &Fixture) {
     fixture.format(&[]);
     let path = fixture.folder().join("dump.json");
-    dump_by(true, fixture.url(), &[path.to_str().unwrap()]);
+    dump_to(true, fixture.url(), &path, &[]);
     let before = dump_by(true, fixture.url(), &[]);
     let refused = load_by(true, fixture.url(), &path, &[]).refused();
     assert!(refused.stderr.contains("is used by volume volume"), "{refused}");
@@ -35,7 +37,7 @@ fn a_store_with_other_keys_is_not_loaded_into() {
         let (fixture, other) = (Fixture::sqlite(), RedisServer::start());
         fixture.format(&[]);
         let path = fixture.folder().join("dump.json");
-        dump_by(true, fixture.url(), &[path.to_str().unwrap()]);
+        dump_to(true, fixture.url(), &path, &[]);
         other.ask("SET mine 1");
         let refused = load_by(true, &other.url(0), &path, &[]).refused();
         assert!(refused.stderr.contains("is not empty"), "{refused}");
@@ -54,7 +56,7 @@ fn secret_keys_are_only_dumped_on_request(fixture: &Fixture) {
     let kept = setting(&["--keep-secret-key"]);
     assert!(kept != "removed" && kept != "sesame", "{kept}");
     let path = fixture.folder().join("dump.json");
-    dump_by(true, fixture.url(), &[path.to_str().unwrap()]);
+    dump_to(true, fixture.url(), &path, &[]);
     let loaded = Fixture::sqlite();
     let output = load_by(true, loaded.url(), &path, &[]).ok();
     assert!(output.stderr.contains("SecretKey was removed from the dump"), "{output}");
@@ -77,21 +79,26 @@ fn an_interrupted_load_leaves_an_empty_store(fixture: &Fixture) {
     for stop in [Signal::SIGINT, Signal::SIGTERM] {
         let (source, loaded) = (Fixture::sqlite(), Fixture::at(fixture.url()));
         let mut child = half_loaded(&source, loaded.url());
-        eventually("the load has begun", || {
-            load_by(true, loaded.url(), std::path::Path::new("/dev/null"), &[])
-                .stderr
-                .contains("seconds ago")
-        });
+        eventually("the load has begun", || is_being_loaded(loaded.url()));
         signal(child.id(), stop);
         let output = child.wait_with_output_of();
         assert!(output.contains("nothing was loaded"), "{output}");
         let path = source.folder().join("dump.json");
-        dump_by(true, source.url(), &[path.to_str().unwrap()]);
+        dump_to(true, source.url(), &path, &[]);
         // The Go client accepts only an empty store.
-        crate::fixture::load_by(false, loaded.url(), &path, &[]).ok();
+        load_by(false, loaded.url(), &path, &[]).ok();
         loaded.go.fsck();
         tool(&["destroy", loaded.url(), &uuid(&loaded), "--force"]).ok();
     }
+}
+
+fn is_being_loaded(url: &str) -> bool {
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let engine = jfs::meta::engine::connect(url).await.unwrap();
+        let marked = engine.counter(Counter::UnfinishedLoad).await;
+        engine.close().await.unwrap();
+        marked.is_ok_and(|marked| marked > 0)
+    })
 }
 
 fn uuid(fixture: &Fixture) -> String {
@@ -123,7 +130,7 @@ fn a_load_removes_what_a_killed_one_left() {
         child.wait().unwrap();
         assert!(server.ask("EXISTS setting").contains('0'));
         let path = source.folder().join("dump.json");
-        dump_by(true, source.url(), &[path.to_str().unwrap()]);
+        dump_to(true, source.url(), &path, &[]);
         // It might still be running.
         let refused = load_by(true, loaded.url(), &path, &[]).refused();
         assert!(refused.stderr.contains("run this again in"), "{refused}");
@@ -153,7 +160,7 @@ fn a_dump_replaces_a_file_only_when_it_is_complete(fixture: &Fixture) {
     child.wait().unwrap();
     let found = fs::read_to_string(&path).unwrap();
     assert!(found == "old" || found == dump_by(true, fixture.url(), &[]), "{found}");
-    dump_by(true, fixture.url(), &[path.to_str().unwrap()]);
+    dump_to(true, fixture.url(), &path, &[]);
     assert_eq!(fs::read_to_string(&path).unwrap(), dump_by(true, fixture.url(), &[]));
 }
 
@@ -167,7 +174,7 @@ fn the_embedded_volume_is_dumped_and_loaded_without_an_address() {
         let (dir, file) = (dir.to_str().unwrap(), file.to_str().unwrap());
         let none = tool(&["dump", "--data-dir", dir]).refused();
         assert!(none.stderr.contains("there is no embedded volume"), "{none}");
-        dump_by(true, source.url(), &[file]);
+        dump_to(true, source.url(), Path::new(file), &[]);
         tool(&["load", "--data-dir", dir, file]).ok();
         assert_eq!(
             tool(&["dump", "--data-dir", dir]).ok().stdout,

@@ -93,11 +93,24 @@ pub fn tool(arguments: &[&str]) -> Finished {
     run(command, PATIENCE)
 }
 
-/// Dumps with either client and returns the text.
+/// Dumps with either client to a file, and returns the text. The Go client logs to stdout too.
 #[track_caller]
 pub fn dump_by(ours: bool, url: &str, options: &[&str]) -> String {
-    let arguments = [&["dump", url], options].concat();
-    if ours { tool(&arguments).ok().stdout } else { juicefs(&arguments).ok().stdout }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dump.json");
+    dump_to(ours, url, &path, options);
+    fs::read_to_string(path).unwrap()
+}
+
+/// Dumps with either client to a file.
+#[track_caller]
+pub fn dump_to(ours: bool, url: &str, path: &Path, options: &[&str]) {
+    let arguments = [&["dump", url, path.to_str().unwrap()], options].concat();
+    if ours {
+        tool(&arguments).ok()
+    } else {
+        juicefs(&arguments).ok()
+    };
 }
 
 /// Loads with either client.

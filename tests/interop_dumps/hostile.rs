@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::fixture::{dump_by, fill, load_by};
+use crate::fixture::{dump_by, dump_to, fill, load_by};
 use crate::support::fixture::{Fixture, with};
 
 #[test]
@@ -60,7 +60,7 @@ fn a_hostile_binary_dump_loads_nothing() {
     with(Fixture::redis, |source| {
         fill(source);
         let path = source.folder().join("dump.bin");
-        dump_by(true, source.url(), &[path.to_str().unwrap(), "--binary"]);
+        dump_to(true, source.url(), &path, &["--binary"]);
         let good = fs::read(&path).unwrap();
         let target = Fixture::sqlite();
         let changed = |at: usize, byte: u8| {

@@ -1,7 +1,6 @@
 use super::*;
 use crate::meta::dump::prepare;
-use crate::meta::engine::kv::{KvEngine, MemoryStore};
-use crate::meta::engine::Engine;
+use crate::meta::engine::{Engine, connect};
 use crate::meta::record::FileKind;
 
 const HEAD: &str = r#"{"Setting":{"Name":"vol","UUID":"fb853279-f8fe-462b-a38e-73264b206aaf","Storage":"file","Bucket":"/tmp/","BlockSize":4096,"TrashDays":1,"DirStats":true,"EnableACL":true},
@@ -27,8 +26,13 @@ fn dump(entries: &str) -> String {
     format!("{HEAD}\"FSTree\":{}}}", dir(1, entries))
 }
 
+/// Returns an empty store in memory.
+async fn empty() -> Arc<dyn Engine> {
+    connect(&format!("memkv://{}", uuid::Uuid::new_v4())).await.unwrap()
+}
+
 async fn load(text: &str) -> Result<Arc<dyn Engine>> {
-    let engine: Arc<dyn Engine> = Arc::new(KvEngine::new(MemoryStore::new()));
+    let engine = empty().await;
     prepare(engine.as_ref()).await?;
     let input = Box::new(std::io::Cursor::new(text.to_owned()));
     import(&Loader::new(Arc::clone(&engine), 2), input, Arc::default()).await?;
@@ -145,7 +149,7 @@ async fn a_deep_tree_needs_no_stack() {
 
 #[tokio::test]
 async fn a_store_with_an_unfinished_load_is_cleaned_only_when_that_load_has_ended() {
-    let engine: Arc<dyn Engine> = Arc::new(KvEngine::new(MemoryStore::new()));
+    let engine = empty().await;
     prepare(engine.as_ref()).await.unwrap();
     let error = prepare(engine.as_ref()).await.unwrap_err();
     assert!(error.to_string().contains("run this again in"), "{error}");

@@ -59,8 +59,10 @@ impl<R: Read> Scanner<R> {
             None => return Err(self.ended()),
         }
         *is_first = false;
-        if self.peek()? != Some(b'"') {
-            return Err(self.error("expected a key"));
+        match self.peek()? {
+            Some(b'"') => {}
+            Some(other) => return Err(self.unexpected(other, "a key")),
+            None => return Err(self.ended()),
         }
         self.token.clear();
         self.read_string(true, MAX_KEY)?;
