@@ -137,7 +137,8 @@ async fn a_deep_tree_needs_no_stack() {
     let depth = 50_000;
     let mut text = format!("{HEAD}\"FSTree\":{{{}", attr(1, "directory"));
     for ino in 2..depth {
-        text.push_str(&format!(",\"entries\":{{\"a\":{{{}", attr(ino, "directory")));
+        text.push_str(",\"entries\":{\"a\":{");
+        text.push_str(&attr(ino, "directory"));
     }
     for _ in 2..depth {
         text.push_str("}}");
