@@ -8,10 +8,14 @@ mod config;
 mod confirm;
 mod control;
 mod destroy;
+mod dump;
+mod dump_file;
 mod exit;
 mod format;
 mod fsck;
 mod gc;
+mod load;
+mod meta_url;
 mod mount;
 mod profile;
 mod program;
@@ -22,6 +26,7 @@ mod restore;
 mod stats;
 mod stats_file;
 mod status;
+mod stop_signal;
 mod table;
 mod umount;
 mod upgrade;
@@ -111,6 +116,10 @@ enum Command {
     Gc(gc::Gc),
     /// Delete a volume
     Destroy(destroy::Destroy),
+    /// Write the metadata of a volume to a file
+    Dump(dump::Dump),
+    /// Load the metadata of a volume from a file
+    Load(load::Load),
     /// Show the activity of a mount, second by second
     Stats(stats::Stats),
     /// Mount a volume
@@ -163,6 +172,8 @@ impl Cli {
             Command::Fsck(command) => command.run().await,
             Command::Gc(command) => command.run().await,
             Command::Destroy(command) => command.run().await,
+            Command::Dump(command) => Box::pin(command.run()).await,
+            Command::Load(command) => Box::pin(command.run()).await,
             Command::Stats(command) => command.run().await,
             Command::Mount(command) => {
                 if parent.is_none() {

@@ -175,6 +175,22 @@ impl Bar {
     }
 }
 
+/// Runs work of unknown size, and shows how far it is until it ends.
+pub async fn show_while<T>(work: impl Future<Output = T>, text: impl Fn() -> String) -> T {
+    let mut activity = Activity::new();
+    let mut tick = tokio::time::interval(Duration::from_millis(200));
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => {
+                activity.finish();
+                return done;
+            }
+            _ = tick.tick() => activity.show(&text),
+        }
+    }
+}
+
 /// Work of unknown size: a line of text that changes.
 pub struct Activity {
     line: ProgressBar,

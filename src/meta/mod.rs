@@ -6,6 +6,7 @@
 pub mod chunk_range;
 pub mod client;
 pub mod context;
+pub mod dump;
 pub mod engine;
 mod ids;
 pub mod op;

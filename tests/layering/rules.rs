@@ -175,11 +175,23 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("meta::operation", STORES),
     ("meta::op", STORES),
     ("meta::client", STORES),
+    ("meta::dump", STORES),
+    ("meta::dump", &["meta::op", "meta::client", "meta::context", "meta::plan", "meta::txn"]),
 ];
 
 /// What subcommands share; of the rest of `cli`, none knows another.
-const SHARED_BY_COMMANDS: &[&str] =
-    &["confirm", "exit", "progress", "relaunch", "stats_file", "table", "volume_scan"];
+const SHARED_BY_COMMANDS: &[&str] = &[
+    "confirm",
+    "dump_file",
+    "exit",
+    "meta_url",
+    "progress",
+    "relaunch",
+    "stats_file",
+    "stop_signal",
+    "table",
+    "volume_scan",
+];
 
 /// An operation is written once for all of them.
 const STORES: &[&str] =
@@ -190,7 +202,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("fuser", &["fuse"]),
     ("tonic", &["csi"]),
     ("tonic_prost", &["csi"]),
-    ("prost", &["csi"]),
+    ("prost", &["csi", "meta::dump"]),
     ("saphyr_parser", &["access"]),
     ("redis", &["meta::engine"]),
     ("tikv_client", &["meta::engine"]),

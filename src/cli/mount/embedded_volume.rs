@@ -4,48 +4,18 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use nix::fcntl::{Flock, FlockArg};
 use tracing::info;
 use uuid::Uuid;
 
-use super::positional::MetaUrl;
+use crate::cli::meta_url::MetaUrl;
 use crate::meta::record::Setting;
 use crate::meta::{Meta, Options};
-use crate::options::default_paths::user_path;
 use crate::options::storage::{Bucket, StorageOptions};
 use crate::volume::storage::Overrides;
 
 const NAME: &str = "local";
-
-/// Returns the folder given by option or environment, or the default one.
-pub fn folder(option: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let from_env = || std::env::var_os("JFS_DATA_DIR").filter(|dir| !dir.is_empty());
-    let dir = match option {
-        Some(dir) => dir.to_owned(),
-        None => from_env().map_or_else(default_folder, PathBuf::from),
-    };
-    std::path::absolute(&dir).with_context(|| format!("--data-dir {}", dir.display()))
-}
-
-fn default_folder() -> PathBuf {
-    if let Some(data) = std::env::var_os("XDG_DATA_HOME").filter(|dir| !dir.is_empty())
-        && !nix::unistd::geteuid().is_root()
-    {
-        return PathBuf::from(data).join("jfs");
-    }
-    user_path("/var/lib/jfs", ".local/share/jfs")
-}
-
-/// Returns the metadata URL of the volume in this folder.
-pub fn meta_url(dir: &Path) -> anyhow::Result<MetaUrl> {
-    let db = dir.join("meta.db");
-    let db = db.to_str().with_context(|| format!("{}: not UTF-8", dir.display()))?;
-    if db.contains('?') {
-        bail!("{}: the path must not contain a question mark", dir.display());
-    }
-    Ok(MetaUrl::new(format!("sqlite3://{db}")))
-}
 
 /// Creates the volume unless it exists, and returns whether it did. A lock keeps processes that start
 /// together from creating two.

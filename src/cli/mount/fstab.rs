@@ -10,8 +10,9 @@ use anyhow::{Context, bail};
 use clap::Command;
 use tracing::{info, warn};
 
+use super::Mount;
 use super::positional::Positional;
-use super::{Mount, embedded_volume};
+use crate::cli::meta_url;
 
 const TABLE: &str = "/etc/fstab";
 /// The program that mount(8) runs for file systems of type `juicefs`.
@@ -39,8 +40,8 @@ impl Mount {
         let url = if let Some(url) = meta_url {
             absolute_url(url.expose())?
         } else {
-            let dir = embedded_volume::folder(self.args.process.data_dir.as_deref())?;
-            embedded_volume::meta_url(&dir)?.expose().to_owned()
+            let dir = meta_url::embedded_folder(self.args.process.data_dir.as_deref())?;
+            meta_url::embedded_url(&dir)?.expose().to_owned()
         };
         let options = self.option_list(cli, words)?;
         let mount_point = mount_point.to_str().context("MOUNTPOINT is not UTF-8")?;

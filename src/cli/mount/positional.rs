@@ -1,45 +1,17 @@
 //! The positional arguments `[META-URL] MOUNTPOINT`.
 
-use std::ffi::{OsStr, OsString};
-use std::fmt;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 
-use crate::meta::engine::masked;
+use crate::cli::meta_url::{MetaUrl, is_url};
 
 pub struct Positional {
     /// `None` for the embedded volume.
     pub meta_url: Option<MetaUrl>,
     /// Absolute.
     pub mount_point: PathBuf,
-}
-
-/// The URL of a metadata engine. It may hold a password, which is masked when it is displayed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct MetaUrl(String);
-
-impl MetaUrl {
-    pub fn new(text: String) -> Self {
-        Self(text)
-    }
-
-    /// Returns the URL with its password: to connect with, never to show.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for MetaUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&masked(&self.0))
-    }
-}
-
-impl fmt::Debug for MetaUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }
 
 impl Positional {
@@ -52,7 +24,9 @@ impl Positional {
             _ => bail!("expected META-URL and MOUNTPOINT, got {} arguments", words.len()),
         };
         let meta_url = match meta_url {
-            Some(url) => Some(MetaUrl(url.to_str().context("META-URL is not UTF-8")?.to_owned())),
+            Some(url) => {
+                Some(MetaUrl::new(url.to_str().context("META-URL is not UTF-8")?.to_owned()))
+            }
             None => None,
         };
         if mount_point.is_empty() {
@@ -61,10 +35,6 @@ impl Positional {
         let mount_point = std::path::absolute(mount_point).context("MOUNTPOINT")?;
         Ok(Self { meta_url, mount_point })
     }
-}
-
-fn is_url(word: &OsStr) -> bool {
-    word.to_str().is_some_and(|word| word.contains("://"))
 }
 
 #[cfg(test)]
@@ -91,11 +61,5 @@ mod tests {
             let error = parse(words).err().unwrap().to_string();
             assert!(!error.contains("sesame"), "{error}");
         }
-    }
-
-    #[test]
-    fn a_url_is_displayed_without_its_password() {
-        let url = MetaUrl::new("redis://me:sesame@host/1".to_owned());
-        assert_eq!(format!("{url} {url:?}"), "redis://me:****@host/1 redis://me:****@host/1");
     }
 }

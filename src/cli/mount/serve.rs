@@ -11,11 +11,12 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use super::keeper::{self, Keeper};
-use super::positional::{MetaUrl, Positional};
+use super::positional::Positional;
 use super::signals::{SignalAction, Signals};
 use super::{Mount, embedded_volume, mount_point, process_metrics, sd_notify};
 use crate::chunk::{Budget, Cache};
 use crate::cli::exit::Exit;
+use crate::cli::meta_url::{self, MetaUrl};
 use crate::cli::relaunch::Parent;
 use crate::fuse::{SessionEnd, SessionOptions};
 use crate::ledger::Ledger;
@@ -107,8 +108,8 @@ impl Mount {
         if let Some(url) = given {
             return Ok((url, String::new()));
         }
-        let dir = embedded_volume::folder(self.args.process.data_dir.as_deref())?;
-        let url = embedded_volume::meta_url(&dir)?;
+        let dir = meta_url::embedded_folder(self.args.process.data_dir.as_deref())?;
+        let url = meta_url::embedded_url(&dir)?;
         let created = embedded_volume::ensure(&dir, &url).await?;
         let note = if created { "; new, in" } else { "; in" };
         Ok((url, format!("{note} {}", dir.display())))

@@ -6,6 +6,7 @@
 //! and provides the few listings and single-record calls that need no plan.
 
 mod address;
+mod bulk;
 mod change;
 mod garbage;
 mod key;
@@ -23,6 +24,7 @@ mod volume;
 use async_trait::async_trait;
 
 pub use address::{Env, connect, connect_with, masked};
+pub use bulk::{BulkRecords, Part, Stored, StoredPage};
 pub use change::Change;
 pub use garbage::{DelayedSlices, DeletedFile, GarbageRecords};
 pub use key::{Found, Key, Record};
@@ -63,6 +65,7 @@ pub trait Engine:
     + AclRecords
     + UsageRecords
     + ChangeLogRecords
+    + BulkRecords
     + 'static
 {
     /// The scheme, as `status` and logs name it: `redis`, `sqlite3`, `tikv`, `memkv`.

@@ -17,6 +17,8 @@ pub enum Counter {
     NextCleanupSlices,
     LastCleanupTrash,
     LastCleanupChangelog,
+    /// The unix second of the last write of a load that has not finished. No other client knows it.
+    UnfinishedLoad,
 }
 
 impl Counter {
@@ -35,6 +37,7 @@ impl Counter {
             Self::NextCleanupSlices => "nextCleanupSlices",
             Self::LastCleanupTrash => "lastCleanupTrash",
             Self::LastCleanupChangelog => "lastCleanupChangelog",
+            Self::UnfinishedLoad => "unfinishedLoad",
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::meta::client::Meta;
 use crate::meta::record::changelog::LogOp;
 use crate::meta::record::version::Version;
-use crate::meta::record::{Attr, FileKind, QuotaKey, Setting};
+use crate::meta::record::{Attr, Counter, FileKind, QuotaKey, Setting};
 use crate::meta::{Ino, Timestamp};
 
 impl Meta {
@@ -32,6 +32,12 @@ impl Meta {
         setting.require_clients_for_features();
         setting.encrypt()?;
         self.engine.prepare().await?;
+        if self.engine.counter(Counter::UnfinishedLoad).await? != 0 {
+            return Err(Error::Refused(format!(
+                "{} holds what a load that did not finish left: load again, which removes it first",
+                self.engine.address()
+            )));
+        }
         self.store(&setting).await?;
         Ok(setting)
     }

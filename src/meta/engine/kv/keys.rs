@@ -186,7 +186,7 @@ pub mod prefix {
     pub const ACLS: &[u8] = b"R";
 }
 
-const COUNTERS: [Counter; 12] = [
+const COUNTERS: [Counter; 13] = [
     Counter::UsedSpace,
     Counter::TotalInodes,
     Counter::NextInode,
@@ -199,6 +199,7 @@ const COUNTERS: [Counter; 12] = [
     Counter::NextCleanupSlices,
     Counter::LastCleanupTrash,
     Counter::LastCleanupChangelog,
+    Counter::UnfinishedLoad,
 ];
 
 fn counter_named(name: &[u8]) -> Option<Counter> {

@@ -54,7 +54,8 @@ fn is_election(counter: Counter) -> bool {
         | Counter::LastCleanupFiles
         | Counter::NextCleanupSlices
         | Counter::LastCleanupTrash
-        | Counter::LastCleanupChangelog => true,
+        | Counter::LastCleanupChangelog
+        | Counter::UnfinishedLoad => true,
         Counter::UsedSpace
         | Counter::TotalInodes
         | Counter::NextInode

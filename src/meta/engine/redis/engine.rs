@@ -3,9 +3,10 @@
 use async_trait::async_trait;
 
 use super::super::{
-    AclRecords, ChangeLogRecords, CounterRecords, Cursor, DelayedSlices, DeletedFile, Engine,
-    EngineProperties, EntryPage, GarbageRecords, HeldLock, Listings, ScanPage, Scans,
-    SessionRecords, SettingRecords, StoredChunk, StoredSession, Txn, UsageRecords,
+    AclRecords, BulkRecords, ChangeLogRecords, CounterRecords, Cursor, DelayedSlices, DeletedFile,
+    Engine, EngineProperties, EntryPage, GarbageRecords, HeldLock, Listings, Part, ScanPage, Scans,
+    SessionRecords, SettingRecords, Stored, StoredChunk, StoredPage, StoredSession, Txn,
+    UsageRecords,
 };
 use super::RedisEngine;
 use super::transaction::RedisTxn;
@@ -235,5 +236,24 @@ impl ChangeLogRecords for RedisEngine {
 
     async fn trim_change_log(&self, before: Option<i64>, keep: Option<u64>) -> Result<()> {
         self.trim_log(before, keep).await
+    }
+}
+
+#[async_trait]
+impl BulkRecords for RedisEngine {
+    async fn is_empty(&self) -> Result<bool> {
+        self.holds_nothing().await
+    }
+
+    async fn put_stored(&self, records: Vec<Stored>) -> Result<()> {
+        self.write_stored(records).await
+    }
+
+    async fn finish_load(&self, setting: &[u8]) -> Result<()> {
+        self.end_load(setting).await
+    }
+
+    async fn scan_stored(&self, part: Part, cursor: &Cursor) -> Result<StoredPage> {
+        self.stored_page(part, cursor).await
     }
 }

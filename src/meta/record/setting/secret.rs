@@ -50,6 +50,26 @@ impl Setting {
         shown
     }
 
+    /// Returns a copy for a JSON dump, without the keys of the object store. The key of the volume's
+    /// encryption stays: without it, a loaded volume could not be read.
+    pub fn without_store_keys(&self) -> Self {
+        let mut dumped = self.clone();
+        for secret in [&mut dumped.secret_key, &mut dumped.session_token] {
+            if !secret.is_empty() {
+                *secret = Secret::new(REMOVED);
+            }
+        }
+        dumped
+    }
+
+    /// Returns the stored names of the secrets that a dump has left out.
+    pub fn removed_secrets(&self) -> Vec<&'static str> {
+        let mut setting = self.clone();
+        let secrets = setting.secrets_mut();
+        let removed = secrets.iter().filter(|(_, secret)| secret.expose() == REMOVED);
+        removed.map(|(name, _)| *name).collect()
+    }
+
     /// Returns the secrets with their stored names.
     fn secrets_mut(&mut self) -> [(&'static str, &mut Secret); 3] {
         [

@@ -1,5 +1,6 @@
 //! The record traits of [`KvEngine`](super::KvEngine): calls that need no plan.
 
+mod bulk;
 mod changelog;
 mod garbage;
 mod listing;

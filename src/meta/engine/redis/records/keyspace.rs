@@ -193,6 +193,7 @@ impl KeySpace {
             Counter::NextCleanupSlices => "nextCleanupSlices",
             Counter::LastCleanupTrash => "lastCleanupTrash",
             Counter::LastCleanupChangelog => "lastCleanupChangelog",
+            Counter::UnfinishedLoad => "unfinishedLoad",
         })
     }
 
@@ -236,6 +237,7 @@ impl KeySpace {
             "nextCleanupSlices",
             "lastCleanupTrash",
             "lastCleanupChangelog",
+            "unfinishedLoad",
         ];
         let Some(name) = key.strip_prefix(self.prefix.as_bytes()) else { return false };
         let Ok(name) = std::str::from_utf8(name) else { return false };

@@ -1,6 +1,7 @@
 //! How each kind of record is stored, as far as it is read and written outside of transactions.
 
 mod acl;
+mod bulk;
 mod change_log;
 mod counters;
 mod dir_stats;

@@ -1,6 +1,7 @@
 //! The statements of each table, and the record traits of the engine.
 
 pub mod acl;
+mod bulk;
 pub mod changelog;
 pub mod chunk;
 pub mod counter;

@@ -164,7 +164,7 @@ fn quotas(db: &Db) -> DbResult<Vec<(QuotaKey, Quota)>> {
 }
 
 /// Writes the limits and, with `usage`, the usage. Returns whether the quota is new.
-fn put_quota(db: &Db, key: QuotaKey, new: &Quota, usage: bool) -> DbResult<bool> {
+pub fn put_quota(db: &Db, key: QuotaKey, new: &Quota, usage: bool) -> DbResult<bool> {
     let old = quota(db, key)?;
     let used = if usage { *new } else { old.unwrap_or_default() };
     let dir = "INSERT INTO jfs_dir_quota (inode, max_space, max_inodes, used_space, used_inodes) \

@@ -98,7 +98,8 @@ impl Setting {
         Ok(Self { unknown, ..setting })
     }
 
-    fn to_object(&self) -> Result<Map<String, Value>> {
+    /// Returns the setting as an object, with its fields in the stored order.
+    pub fn to_object(&self) -> Result<Map<String, Value>> {
         match serde_json::to_value(self).map_err(encode_error)? {
             Value::Object(mut object) => {
                 object.extend(self.unknown.clone());
