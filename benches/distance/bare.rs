@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use anyhow::Result;
 use jfs::object::Spec;
-use jfs::secret::Secret;
 
 use crate::baseline::plain_s3::{self, Plan};
 use crate::distant_s3::DistantS3;
@@ -18,8 +17,7 @@ const AT_ONCE: usize = 64;
 /// Does the same as a mount, as far as the store is concerned. `None` if there is nothing to
 /// compare.
 pub fn run(work: Work, server: &DistantS3, large: usize) -> Result<Option<Measured>> {
-    let spec =
-        Spec { bucket: server.bucket(), secret_key: Secret::new("benchbench"), ..Spec::default() };
+    let spec = Spec::new("s3", &server.bucket());
     let client = plain_s3::client(&spec, "bench", "benchbench");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let bytes = large * MIB;

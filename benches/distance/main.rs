@@ -5,7 +5,6 @@
 //! `cargo bench --bench distance -- --help`
 
 #[allow(
-    dead_code,
     clippy::panic,
     clippy::expect_used,
     clippy::unwrap_used,

@@ -141,7 +141,7 @@ impl Fetch {
     pub async fn wanted(&mut self) {
         if self.wanted.wait_for(|wanted| *wanted).await.is_err() {
             // The sender is dropped with the entry of this fetch, which is still there.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

@@ -109,7 +109,7 @@ impl Vfs {
     /// Opens a directory. Its listing starts with the first read.
     pub fn open_dir(&self, ino: Ino) -> Result<Fh> {
         let memory = self.handles.reserve()?;
-        Ok(self.handles.add(Handle::Dir(Dir::new(ino)), memory))
+        Ok(self.handles.add(Handle::Dir(Box::new(Dir::new(ino))), memory))
     }
 
     pub fn close_dir(&self, ino: Ino, fh: Fh) {
@@ -219,6 +219,6 @@ impl Vfs {
     /// Returns the open directory with this number.
     pub(in crate::vfs) fn dir(&self, ino: Ino, fh: Fh) -> Arc<Handle> {
         let known = self.handles.find(fh, ino);
-        known.unwrap_or_else(|| self.handles.rebuild(fh, Handle::Dir(Dir::new(ino))))
+        known.unwrap_or_else(|| self.handles.rebuild(fh, Handle::Dir(Box::new(Dir::new(ino)))))
     }
 }
