@@ -40,10 +40,10 @@ impl SliceRange {
         (self.range.end - self.range.start) as usize
     }
 
-    /// Returns the blocks that contain the range.
-    pub fn blocks(&self, layout: Layout) -> impl Iterator<Item = BlockKey> + use<> {
+    /// Returns the blocks that contain the range, and which bytes of each.
+    pub fn block_ranges(&self, layout: Layout) -> impl Iterator<Item = BlockRange> + use<> {
         let range = if self.is_hole() { 0..0 } else { self.range.clone() };
-        layout.block_ranges(self.slice, range).map(|found| found.block)
+        layout.block_ranges(self.slice, range)
     }
 }
 

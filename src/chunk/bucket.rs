@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::download_queue::{DownloadQueue, Lane, Turn};
 use super::{BlockKey, Compression, Layout, Options};
 use crate::error::{Error, Result};
 use crate::object::{GetRequest, ObjectStore};
@@ -20,7 +21,7 @@ pub struct Bucket {
     objects: Arc<dyn ObjectStore>,
     pub layout: Layout,
     compression: Compression,
-    downloads: Semaphore,
+    downloads: Arc<DownloadQueue>,
     uploads: Arc<Semaphore>,
     /// Limits concurrent compression and decompression. A block is in memory twice meanwhile, which
     /// no budget counts, so this many blocks is the most that a budget can be exceeded by.
@@ -53,7 +54,7 @@ impl Bucket {
             objects,
             layout,
             compression,
-            downloads: Semaphore::new(options.max_downloads.clamp(1, Semaphore::MAX_PERMITS)),
+            downloads: DownloadQueue::new(options.max_downloads),
             uploads: Arc::new(Semaphore::new(options.max_uploads.clamp(1, Semaphore::MAX_PERMITS))),
             compressing: Semaphore::new(cores),
         }
@@ -69,9 +70,14 @@ impl Bucket {
         self.objects.verifies_whole()
     }
 
+    /// Waits for a turn to download.
+    pub async fn download_turn(&self, lane: Lane) -> Turn {
+        self.downloads.turn(lane).await
+    }
+
     /// Fetches a whole block.
-    pub async fn fetch(&self, block: BlockKey) -> Result<Bytes> {
-        let body = self.download(block, None).await?;
+    pub async fn fetch(&self, turn: Turn, block: BlockKey) -> Result<Bytes> {
+        let body = self.download(turn, block, None).await?;
         let compression = self.compression;
         let decompress = move || compression.decompress(body, block.size as usize);
         self.compute(block.size as usize, decompress)
@@ -80,8 +86,13 @@ impl Bucket {
     }
 
     /// Fetches a part of a block. Only valid if parts are cheap.
-    pub async fn fetch_part(&self, block: BlockKey, part: &Range<u32>) -> Result<Bytes> {
-        let body = self.download(block, Some(part)).await?;
+    pub async fn fetch_part(
+        &self,
+        turn: Turn,
+        block: BlockKey,
+        part: &Range<u32>,
+    ) -> Result<Bytes> {
+        let body = self.download(turn, block, Some(part)).await?;
         if body.len() == part.len() {
             return Ok(body);
         }
@@ -139,15 +150,18 @@ impl Bucket {
         Ok(ObjectStatus { class: object.class, restore: object.restore })
     }
 
-    async fn download(&self, block: BlockKey, part: Option<&Range<u32>>) -> Result<Bytes> {
+    async fn download(
+        &self,
+        _turn: Turn,
+        block: BlockKey,
+        part: Option<&Range<u32>>,
+    ) -> Result<Bytes> {
         let key = self.layout.key(block);
         let most = self.compression.max_compressed_size(block.size);
         let wanted = match part {
             Some(part) => GetRequest::range_up_to(u64::from(part.start)..u64::from(part.end), most),
             None => GetRequest::whole_up_to(most),
         };
-        // The semaphore is never closed, so this cannot fail.
-        let _permit = self.downloads.acquire().await;
         match self.objects.get(&key, wanted).await {
             Err(Error::NotFound) => {
                 Err(Error::MissingBlock { place: self.objects.place().to_owned(), key })

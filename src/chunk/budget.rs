@@ -49,6 +49,11 @@ pub struct Reserved {
 pub trait Reclaim: Send + Sync {
     /// Releases at least `bytes`, or everything. Returns how many bytes it released.
     fn reclaim(&self, bytes: usize) -> usize;
+
+    /// Releases like [`Reclaim::reclaim`], but only memory that nobody is expected to use again.
+    fn reclaim_unneeded(&self, _bytes: usize) -> usize {
+        0
+    }
 }
 
 #[derive(Default)]
@@ -175,19 +180,43 @@ impl Budget {
     }
 
     /// Reserves as [`Budget::try_reserve`] does, but only if about `spare` bytes are left
-    /// afterwards.
+    /// afterwards. If too few are free, memory that nobody needs is reclaimed first, here and in
+    /// the parent.
     pub fn try_reserve_leaving(&self, bytes: usize, spare: usize) -> Option<Reserved> {
+        if let Some(reserved) = self.try_reserve_of_free(bytes, spare) {
+            return Some(reserved);
+        }
+        if self.has_waiters() {
+            return None;
+        }
+        let free = self.units.available_permits() * UNIT;
+        let missing = (bytes + spare).saturating_sub(free);
+        self.reclaim_by(missing.max(bytes), |from, bytes| from.reclaim_unneeded(bytes));
+        if let Some(reserved) = self.try_reserve_of_free(bytes, spare) {
+            return Some(reserved);
+        }
+        // The caches of this budget had nothing to give, or the parent is full.
+        let parent = self.parent.as_ref()?.budget();
+        parent.reclaim_by(bytes, |from, bytes| from.reclaim_unneeded(bytes));
+        self.try_reserve_of_free(bytes, spare)
+    }
+
+    fn try_reserve_of_free(&self, bytes: usize, spare: usize) -> Option<Reserved> {
         let free = self.units.available_permits();
         let needed = bytes.div_ceil(UNIT) + spare.div_ceil(UNIT);
         if needed <= free { self.try_reserve(bytes) } else { None }
     }
 
     fn reclaim(&self, bytes: usize) {
+        self.reclaim_by(bytes, |from, bytes| from.reclaim(bytes));
+    }
+
+    fn reclaim_by(&self, bytes: usize, reclaim: impl Fn(&dyn Reclaim, usize) -> usize) {
         // Outside the lock: freeing the reclaimed memory may take a while.
         let reclaimers: Vec<_> = self.reclaimers().iter().filter_map(Weak::upgrade).collect();
         let mut missing = bytes;
         for reclaimer in reclaimers {
-            missing = missing.saturating_sub(reclaimer.reclaim(missing));
+            missing = missing.saturating_sub(reclaim(&*reclaimer, missing));
             if missing == 0 {
                 return;
             }

@@ -4,18 +4,22 @@ pub mod block_cache;
 pub mod prefetch;
 pub mod sequential;
 pub mod single_flight;
+pub mod stream;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::try_join_all;
 
+use super::download_queue::{Lane, Turn};
 use super::{BlockKey, BlockRange, Budget, Reserved, SliceRange, Store};
 use crate::error::{Error, Result};
 use crate::slice::SliceSize;
 use crate::sync::Mutex;
-use block_cache::with_reservation;
+use block_cache::{UnreadRoom, with_reservation};
 use single_flight::{Fetch, Join};
+use stream::StreamState;
 
 /// Where a read gets its memory from.
 enum ReadMemory<'a> {
@@ -26,12 +30,11 @@ enum ReadMemory<'a> {
 }
 
 /// Why a block is fetched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     /// A reader waits for it.
     Read,
-    /// A reader is expected to want it soon.
-    Prefetch,
+    /// A reader is expected to want it soon: this stream, if there is one.
+    Prefetch(Option<Arc<StreamState>>, UnreadRoom),
 }
 
 /// Why a range was not read.
@@ -217,7 +220,8 @@ impl Store {
         memory: &ReadMemory<'_>,
     ) -> Result<Bytes, ReadError> {
         let reserved = memory.take(range.len())?;
-        match self.bucket.fetch_part(*block, range).await {
+        let turn = self.bucket.download_turn(Lane::Demanded).await;
+        match self.bucket.fetch_part(turn, *block, range).await {
             Ok(body) => {
                 // Without a cache the whole block would only be useful to a stream, which prefetches
                 // it itself.
@@ -239,12 +243,12 @@ impl Store {
         BlockRange { block, range }: &BlockRange,
         memory: &ReadMemory<'_>,
     ) -> Result<Bytes, ReadError> {
-        let waiter = if let Some(waiter) = self.single_flight.waiter(*block) {
+        let waiter = if let Some(waiter) = self.single_flight.want(*block) {
             waiter
         } else {
             let reserved = memory.take(block.size as usize)?;
             let ready = || self.block_cache.read(*block, range);
-            match self.single_flight.join_or_start(*block, ready) {
+            match self.single_flight.want_or_start(*block, ready) {
                 Join::Ready(bytes) => return Ok(bytes),
                 Join::Waiting(waiter) => waiter,
                 Join::Started(waiter, fetch) => {
@@ -260,33 +264,64 @@ impl Store {
     }
 
     /// Fetches a block in a task of its own.
-    fn start_fetch(&self, fetch: Fetch, reserved: Reserved, purpose: Purpose) {
+    fn start_fetch(&self, mut fetch: Fetch, reserved: Reserved, purpose: Purpose) {
         // The caller holds the store, so this succeeds.
         let Some(store) = self.me.upgrade() else { return };
         self.runtime.spawn(async move {
+            let Some(turn) = store.fetch_turn(&mut fetch, &purpose).await else { return };
             let block = fetch.block();
-            let outcome = store.load(block).await.map(|body| {
+            let outcome = store.load(turn, block).await.map(|body| {
                 let is_partial = block.size < store.layout().block_size;
                 if is_partial || !store.options.cache_partial_only {
                     // Without the reservation: the cache accounts for its own memory.
                     store.cache_block(block, &body);
                 }
                 let body = with_reservation(body, reserved);
-                store.block_cache.insert(block, body.clone(), purpose == Purpose::Prefetch);
+                match purpose {
+                    Purpose::Read => store.block_cache.insert(block, body.clone()),
+                    Purpose::Prefetch(stream, room) => {
+                        drop(room);
+                        store.block_cache.insert_unread(block, body.clone(), stream);
+                    }
+                }
                 body
             });
             fetch.finish(outcome);
         });
     }
 
+    /// Waits for the turn of a fetch. A prefetch that a reader begins to wait for meanwhile becomes
+    /// as urgent as any other; one whose stream ends is given up.
+    async fn fetch_turn(&self, fetch: &mut Fetch, purpose: &Purpose) -> Option<Turn> {
+        if let Purpose::Prefetch(stream, _) = purpose {
+            let ended = async {
+                match stream {
+                    Some(stream) => stream.ended().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = fetch.wanted() => {}
+                turn = self.bucket.download_turn(Lane::Ahead) => return Some(turn),
+                () = ended => {
+                    if fetch.give_up() {
+                        return None;
+                    }
+                }
+            }
+        }
+        Some(self.bucket.download_turn(Lane::Demanded).await)
+    }
+
     /// Loads a whole block from the bucket, or from where it is staged. Reserves no memory.
-    pub(super) async fn load(&self, block: BlockKey) -> Result<Bytes> {
+    pub(super) async fn load(&self, turn: Turn, block: BlockKey) -> Result<Bytes> {
         if self.staging.as_ref().is_some_and(|staging| staging.contains(block))
             && let Some(body) = self.load_staged(block).await
         {
             return Ok(body);
         }
-        match self.bucket.fetch(block).await {
+        match self.bucket.fetch(turn, block).await {
             // An earlier run, or another process, may have left it staged.
             Err(error @ Error::MissingBlock { .. }) => self.load_staged(block).await.ok_or(error),
             other => other,

@@ -18,6 +18,7 @@ use super::read::block_cache::BlockCache;
 use super::read::prefetch::WholeBlockPrefetch;
 use super::read::sequential::SequentialReads;
 use super::read::single_flight::SingleFlight;
+use super::read::stream::Streams;
 use super::staging::Staging;
 use super::{BlockKey, Budget, Compression, Layout, Options, Upload};
 use crate::error::{Error, Result};
@@ -44,6 +45,7 @@ pub struct Store {
     pub(super) single_flight: Arc<SingleFlight>,
     pub(super) whole_block_prefetch: WholeBlockPrefetch,
     pub(super) sequential_reads: SequentialReads,
+    pub(super) streams: Streams,
     /// Held by a read that needs more memory than the budget has: one at a time.
     pub(super) oversized_read: Semaphore,
     pub(super) options: Options,
@@ -105,6 +107,7 @@ impl Store {
             single_flight: Arc::default(),
             whole_block_prefetch: WholeBlockPrefetch::new(options.prefetch),
             sequential_reads: SequentialReads::default(),
+            streams: Streams::default(),
             oversized_read: Semaphore::new(1),
             options,
             // Cannot fail: the name and the buckets are valid.

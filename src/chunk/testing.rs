@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::object::mem::MemStore;
 use crate::object::{GetRequest, Object, ObjectStore};
 use crate::slice::{SliceId, SliceSize};
+use crate::sync::Mutex;
 
 pub const BLOCK: u32 = 16 << 10;
 pub const LAYOUT: Layout = Layout { block_size: BLOCK, hash_prefix: false };
@@ -30,6 +31,8 @@ pub struct TestBucket {
     pub part_gets: AtomicUsize,
     pub puts: AtomicUsize,
     pub most_gets_at_once: AtomicUsize,
+    /// The keys of all gets, in order.
+    pub keys_read: Mutex<Vec<String>>,
     pub most_puts_at_once: AtomicUsize,
     /// How many of the next requests fail.
     failures: AtomicUsize,
@@ -46,6 +49,7 @@ impl TestBucket {
             part_gets: AtomicUsize::new(0),
             puts: AtomicUsize::new(0),
             most_gets_at_once: AtomicUsize::new(0),
+            keys_read: Mutex::default(),
             most_puts_at_once: AtomicUsize::new(0),
             failures: AtomicUsize::new(0),
             gets_now: AtomicUsize::new(0),
@@ -132,6 +136,7 @@ impl ObjectStore for TestBucket {
     async fn get(&self, key: &str, request: GetRequest) -> Result<Bytes> {
         let count = if request.range.is_some() { &self.part_gets } else { &self.gets };
         count.fetch_add(1, Ordering::SeqCst);
+        self.keys_read.lock().push(key.to_owned());
         let now = self.gets_now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most_gets_at_once.fetch_max(now, Ordering::SeqCst);
         let passed = self.pass(key, "read").await;

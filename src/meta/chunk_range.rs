@@ -31,6 +31,12 @@ impl ChunkRange {
         Self { index, pos: 0, len: narrow(CHUNK_SIZE) }
     }
 
+    /// Returns which bytes of the file these are.
+    pub fn file_range(self) -> Range<u64> {
+        let start = u64::from(self.index) * CHUNK_SIZE + u64::from(self.pos);
+        start..start + u64::from(self.len)
+    }
+
     pub fn is_whole(self) -> bool {
         u64::from(self.len) == CHUNK_SIZE
     }

@@ -18,6 +18,7 @@ mod layers;
 mod listing;
 mod memory;
 mod model;
+mod readahead;
 mod readdir_prefetch;
 mod reading;
 mod truncate;

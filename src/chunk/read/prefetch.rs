@@ -1,7 +1,7 @@
 //! Prefetch: blocks fetched before a reader asks for them.
 //!
-//! There are two kinds. A stream asks for the blocks ahead of it; such a fetch starts at once or not
-//! at all. After a read of a part of a block, the whole block may be useful later; these fetches
+//! There are two kinds. A stream asks for the blocks ahead of it; such a fetch has its memory at once
+//! or does not start. After a read of a part of a block, the whole block may be useful later; these fetches
 //! queue, and only a few run at a time.
 
 use std::collections::HashSet;
@@ -10,9 +10,12 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use super::Purpose;
-use super::single_flight::Join;
+use super::stream::{ReadStream, StreamState};
 use crate::chunk::{BlockKey, Store};
 use crate::sync::Mutex;
+
+/// The fraction of the memory that prefetching leaves free.
+const SPARE: usize = 8;
 
 /// Whole blocks to be fetched after a part of each was read. Blocks beyond the limit are not
 /// fetched.
@@ -42,11 +45,11 @@ impl WholeBlockPrefetch {
 }
 
 impl Store {
-    /// Starts to fetch a block that will be read soon, if there is memory for it. Never waits.
-    /// Returns whether the block is available or being fetched. If it is not, memory is short and
-    /// the caller should prefetch fewer blocks.
-    pub fn prefetch(self: &Arc<Self>, block: BlockKey) -> bool {
-        self.is_local_or_fetching(block) || self.try_prefetch(block)
+    /// Starts to fetch a block that the stream will read soon, if there is memory for it. Never
+    /// waits. Returns whether the block is available or being fetched. If it is not, memory is
+    /// short, and the caller should ask again later.
+    pub fn prefetch(self: &Arc<Self>, block: BlockKey, stream: &ReadStream) -> bool {
+        self.is_local_or_fetching(block) || self.try_prefetch(block, Some(stream.state()))
     }
 
     /// Queues a fetch of a whole block of which a part was read.
@@ -59,8 +62,8 @@ impl Store {
             // The semaphore is never closed, so this cannot fail.
             let _permit = store.whole_block_prefetch.permits.acquire().await;
             if !store.is_local_or_fetching(block)
-                && store.try_prefetch(block)
-                && let Some(waiter) = store.single_flight.waiter(block)
+                && store.try_prefetch(block, None)
+                && let Some(waiter) = store.single_flight.watch(block)
             {
                 // An error is reported to the reader that needs the block.
                 drop(waiter.wait().await);
@@ -76,16 +79,15 @@ impl Store {
             || self.cache.as_ref().is_some_and(|cache| cache.contains(block))
     }
 
-    /// Never waits for memory, and leaves a quarter of the budget to readers that do.
-    fn try_prefetch(&self, block: BlockKey) -> bool {
+    /// Never waits for memory, and leaves some of it to readers that do. They can take the memory
+    /// of prefetched blocks, but only when these have arrived.
+    fn try_prefetch(&self, block: BlockKey, stream: Option<&Arc<StreamState>>) -> bool {
         let size = block.size as usize;
-        if self.block_cache.is_full_of_unread(size) {
-            return false;
-        }
-        let spare = self.budget.capacity() / 4;
+        let Some(room) = self.block_cache.room_for_unread(size) else { return false };
+        let spare = self.budget.capacity() / SPARE;
         let Some(reserved) = self.budget.try_reserve_leaving(size, spare) else { return false };
-        if let Join::Started(_, fetch) = self.single_flight.join_or_start(block, || None) {
-            self.start_fetch(fetch, reserved, Purpose::Prefetch);
+        if let Some(fetch) = self.single_flight.start_unwanted(block) {
+            self.start_fetch(fetch, reserved, Purpose::Prefetch(stream.cloned(), room));
         }
         true
     }

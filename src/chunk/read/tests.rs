@@ -301,10 +301,11 @@ async fn a_prefetched_block_needs_no_other_get() {
     let bucket = TestBucket::with(one).await;
     let store = store(&bucket, 100);
     let block = LAYOUT.block(one, 0);
-    assert!(store.prefetch(block));
-    assert!(store.prefetch(block));
+    let stream = store.open_stream();
+    assert!(store.prefetch(block, &stream));
+    assert!(store.prefetch(block, &stream));
     until("the block", || store.read_now(one, 0..BLOCK).is_some()).await;
-    assert!(store.prefetch(block));
+    assert!(store.prefetch(block, &stream));
     assert_eq!(bucket.count(), (1, 0));
 }
 
@@ -314,15 +315,16 @@ async fn prefetching_leaves_memory_for_waiting_readers() {
     let bucket = TestBucket::with(one).await;
     let store = store(&bucket, 8);
     bucket.hold();
-    let started = LAYOUT.blocks(one).filter(|block| store.prefetch(*block)).count();
-    assert_eq!(started, 6);
+    let stream = store.open_stream();
+    let started = LAYOUT.blocks(one).filter(|block| store.prefetch(*block, &stream)).count();
+    assert_eq!(started, 4);
     let read = tokio::spawn({
         let store = store.clone();
-        async move { store.read(one, 6 * BLOCK..8 * BLOCK).await.unwrap().concat() }
+        async move { store.read(one, 4 * BLOCK..8 * BLOCK).await.unwrap().concat() }
     });
     until("the gets", || bucket.count().0 == 8).await;
     bucket.release();
-    assert!(within("the read", read).await.unwrap() == content(one)[6 * BLOCK as usize..]);
+    assert!(within("the read", read).await.unwrap() == content(one)[4 * BLOCK as usize..]);
 }
 
 #[tokio::test]
@@ -331,13 +333,63 @@ async fn prefetching_does_not_evict_prefetched_blocks_that_were_not_read() {
     let bucket = TestBucket::with(one).await;
     let store = store(&bucket, 8);
     let blocks: Vec<_> = LAYOUT.blocks(one).collect();
+    let stream = store.open_stream();
     for block in &blocks[..4] {
-        assert!(store.prefetch(*block));
+        assert!(store.prefetch(*block, &stream));
         until("the block", || store.block_cache.contains(*block)).await;
     }
-    assert!(!store.prefetch(blocks[4]));
+    assert!(!store.prefetch(blocks[4], &stream));
     assert!(store.read_now(one, 0..10).is_some());
-    assert!(store.prefetch(blocks[4]));
+    assert!(store.prefetch(blocks[4], &stream));
+}
+
+#[tokio::test]
+async fn prefetching_takes_the_memory_of_blocks_that_were_read_to_their_end() {
+    let one = slice(5, 40 * BLOCK);
+    let bucket = TestBucket::with(one).await;
+    let store = store(&bucket, 8);
+    let stream = store.open_stream();
+    for block in LAYOUT.blocks(one) {
+        assert!(store.prefetch(block, &stream), "block {}", block.index);
+        let range = block.index * BLOCK..(block.index + 1) * BLOCK;
+        until("the block", || store.read_now(one, range.clone()).is_some()).await;
+    }
+    assert!(store.budget().peak() <= 8 * BLOCK as usize);
+}
+
+#[tokio::test]
+async fn prefetching_takes_the_memory_of_blocks_of_other_volumes_that_were_read() {
+    let one = slice(5, 8 * BLOCK);
+    let bucket = TestBucket::with(one).await;
+    let all = Budget::new(8 * BLOCK as usize);
+    let open = || open(&bucket, all.part(all.capacity()), Compression::None, Options::default());
+    let (first, second) = (open(), open());
+    let (ahead, other) = (first.open_stream(), second.open_stream());
+    for block in LAYOUT.blocks(one).take(4) {
+        assert!(first.prefetch(block, &ahead));
+        let range = block.index * BLOCK..(block.index + 1) * BLOCK;
+        until("the block", || first.read_now(one, range.clone()).is_some()).await;
+    }
+    bucket.hold();
+    let started = LAYOUT.blocks(one).filter(|block| second.prefetch(*block, &other)).count();
+    assert_eq!(started, 4, "half of the memory");
+    bucket.release();
+}
+
+#[tokio::test]
+async fn prefetching_takes_the_memory_of_blocks_for_streams_that_have_ended() {
+    let one = slice(5, 8 * BLOCK);
+    let bucket = TestBucket::with(one).await;
+    let store = store(&bucket, 8);
+    let blocks: Vec<_> = LAYOUT.blocks(one).collect();
+    let (ends, goes_on) = (store.open_stream(), store.open_stream());
+    for block in &blocks[..4] {
+        assert!(store.prefetch(*block, &ends));
+        until("the block", || store.block_cache.contains(*block)).await;
+    }
+    assert!(!store.prefetch(blocks[4], &goes_on));
+    drop(ends);
+    assert!(store.prefetch(blocks[4], &goes_on));
 }
 
 #[tokio::test]
@@ -346,6 +398,64 @@ async fn a_thread_outside_the_runtime_may_prefetch() {
     let bucket = TestBucket::with(one).await;
     let store = store(&bucket, 8);
     let asked = store.clone();
-    std::thread::spawn(move || asked.prefetch(LAYOUT.block(one, 0))).join().unwrap();
+    let stream = store.open_stream();
+    std::thread::spawn(move || asked.prefetch(LAYOUT.block(one, 0), &stream)).join().unwrap();
     until("the block", || store.read_now(one, 0..BLOCK).is_some()).await;
+}
+
+/// Returns a store that downloads one block at a time, and whose bucket is held.
+async fn one_download_at_a_time(one: SliceSize) -> (Arc<TestBucket>, Arc<Store>) {
+    let bucket = TestBucket::with(one).await;
+    let options = Options { max_downloads: 1, ..Options::default() };
+    let store = open(&bucket, Budget::new(100 * BLOCK as usize), Compression::None, options);
+    bucket.hold();
+    (bucket, store)
+}
+
+#[tokio::test]
+async fn a_reader_overtakes_what_is_fetched_ahead_and_promotes_what_it_waits_for() {
+    let one = slice(5, 4 * BLOCK);
+    let (bucket, store) = one_download_at_a_time(one).await;
+    let stream = store.open_stream();
+    for block in LAYOUT.blocks(one).take(3) {
+        assert!(store.prefetch(block, &stream));
+    }
+    until("a get", || bucket.count().0 == 1).await;
+    let read = |range: Range<u32>| {
+        let store = store.clone();
+        tokio::spawn(async move { store.read(one, range).await.unwrap().concat() })
+    };
+    let (joins, starts) = (read(2 * BLOCK..3 * BLOCK), read(3 * BLOCK..4 * BLOCK));
+    let wanted = || store.single_flight.contains(LAYOUT.block(one, 3));
+    until("the second reader", wanted).await;
+    tokio::task::yield_now().await;
+    bucket.release();
+    within("the readers", async { (joins.await.unwrap(), starts.await.unwrap()) }).await;
+    until("the last get", || bucket.count().0 == 4).await;
+    let keys = bucket.keys_read.lock().clone();
+    assert_eq!(keys.first(), Some(&key(one, 0)));
+    assert_eq!(keys.last(), Some(&key(one, 1)), "{keys:?}");
+}
+
+#[tokio::test]
+async fn the_end_of_a_stream_cancels_its_queued_fetches() {
+    let one = slice(5, 4 * BLOCK);
+    let (bucket, store) = one_download_at_a_time(one).await;
+    let stream = store.open_stream();
+    for block in LAYOUT.blocks(one) {
+        assert!(store.prefetch(block, &stream));
+    }
+    until("a get", || bucket.count().0 == 1).await;
+    let waits = tokio::spawn({
+        let store = store.clone();
+        async move { store.read(one, BLOCK..BLOCK + 10).await.unwrap().concat() }
+    });
+    tokio::task::yield_now().await;
+    drop(stream);
+    until("the rest", || !store.single_flight.contains(LAYOUT.block(one, 3))).await;
+    bucket.release();
+    let read = within("the reader", waits).await.unwrap();
+    assert!(read == content(one)[BLOCK as usize..BLOCK as usize + 10]);
+    assert_eq!(bucket.count(), (2, 0), "one was running, one was wanted");
+    assert_eq!(store.budget().used(), 2 * BLOCK as usize);
 }

@@ -24,7 +24,7 @@ pub struct CacheArgs {
     /// Memory for data being read and written, in MiB unless a unit is given
     #[arg(long, value_name = "SIZE", default_value = "300M", value_parser = parse_mebibytes)]
     pub buffer_size: u64,
-    /// Maximum bytes read ahead in one stream, in MiB unless a unit is given [default: 8 blocks]
+    /// Maximum bytes read ahead in one stream, in MiB unless a unit is given [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = parse_mebibytes)]
     pub max_readahead: Option<u64>,
     /// Blocks prefetched whole at the same time after only a part of them was read

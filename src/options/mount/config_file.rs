@@ -16,7 +16,7 @@ use super::{
 use crate::meta::Meta;
 use crate::meta::record::Setting;
 use crate::meta::record::version::CLIENT_VERSION;
-use crate::vfs::Squash;
+use crate::vfs::{ContentOptions, Squash};
 
 /// The umask field if `--umask` is not given.
 const NO_UMASK: u16 = 0xFFFF;
@@ -237,7 +237,7 @@ impl MountArgs {
             "CacheFullBlock": !cache_partial_only,
             "CacheLargeWrite": cache_large_write,
             "BufferSize": self.cache.buffer(),
-            "Readahead": max_readahead.unwrap_or(8 * block),
+            "Readahead": max_readahead.unwrap_or(ContentOptions::MAX_READAHEAD),
             "Prefetch": if *cache_size > 0 { *prefetch } else { 0 },
         }))
     }

@@ -1,6 +1,7 @@
 //! The content of all files of a mount: open files by inode, their dirty data, and readers.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 
 use futures::future::join_all;
@@ -19,18 +20,20 @@ use crate::meta::record::Attr;
 use crate::meta::{Caller, Ino, Meta};
 use crate::sync::{Mutex, MutexGuard};
 
-/// Blocks of readahead per stream by default.
-const READAHEAD_BLOCKS: u64 = 8;
-
 /// The content options of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ContentOptions {
-    /// Bytes of readahead per stream; 8 blocks by default. Never more than the budget for dirty
-    /// data.
+    /// Bytes of readahead per stream; 256 MiB by default. Never more than the stream's share of the
+    /// budget.
     pub max_readahead: Option<u64>,
     /// Bytes of dirty data that this mount can always hold, however much other mounts of the volume
     /// hold.
     pub floor: usize,
+}
+
+impl ContentOptions {
+    /// The most bytes of readahead per stream by default: more than any store needs.
+    pub const MAX_READAHEAD: u64 = 256 << 20;
 }
 
 /// The content of all files of a mount.
@@ -40,6 +43,8 @@ pub struct Content {
     /// The part of the budget that is for dirty data.
     dirty: Arc<Budget>,
     pub(super) max_readahead: u64,
+    /// The window of a stream that was read for a while: new ones start with a part of it.
+    pub(super) usual_window: AtomicU64,
     pub(super) flush_timer: FlushTimer,
     /// Where files with written data are listed.
     ledger: Option<Arc<Ledger>>,
@@ -62,14 +67,13 @@ impl Content {
         ledger: Option<Arc<Ledger>>,
     ) -> Arc<Self> {
         let budget = Arc::clone(store.budget());
-        let block = u64::from(store.layout().block_size);
         let dirty = match options.floor {
             0 => Arc::clone(store.dirty()),
             floor => store.dirty().share(floor, store.dirty().capacity()),
         };
-        let max_readahead = options.max_readahead.unwrap_or(READAHEAD_BLOCKS * block);
         let content = Arc::new(Self {
-            max_readahead: max_readahead.min(dirty.capacity() as u64),
+            max_readahead: options.max_readahead.unwrap_or(ContentOptions::MAX_READAHEAD),
+            usual_window: AtomicU64::new(0),
             dirty,
             meta,
             store,

@@ -2,182 +2,198 @@
 //!
 //! Pure arithmetic; nothing is read here.
 
+mod edge;
+mod stride;
+
 use std::ops::Range;
 
-/// A handle may be read sequentially at two places at once.
-const STREAMS: usize = 2;
-/// The window shrinks if the stream has read less than this fraction of it.
-const SLACK: u64 = 4;
-/// A read this far behind, as a fraction of the window, still belongs to a stream: the kernel's own
-/// readahead sends requests out of order.
-const BACK: u64 = 8;
+use edge::Edge;
+use stride::Strides;
 
+/// A handle may be read sequentially at this many places at once: loaders share a descriptor
+/// between their threads.
+const STREAMS: usize = 16;
+/// The kernel's own readahead sends requests out of order, as far apart as this.
+const KERNEL_READAHEAD: u64 = 1 << 20;
+/// Steps down after which a stream counts as read backward.
+const BACKWARD_STEPS: u32 = 3;
+
+/// The sequential streams of one handle.
 #[derive(Default)]
 pub struct Readahead {
-    streams: [Stream; STREAMS],
+    streams: Vec<Stream>,
+    strides: Strides,
     reads: u64,
+    created: u64,
 }
 
-/// The bounds of readahead.
+/// The bounds of readahead at this moment.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadaheadLimits {
     pub block: u64,
+    /// The most bytes ahead of a stream.
     pub max: u64,
-    /// Memory is short.
-    pub pressed: bool,
+    /// Where other streams ended up: new ones grow to half of it at once.
+    pub usual: u64,
 }
 
-#[derive(Default)]
+/// A read, as readahead sees it.
+#[derive(Debug, Clone)]
+pub struct ReadEvent {
+    pub range: Range<u64>,
+    /// The bytes were not in memory.
+    pub waited: bool,
+    /// Nor were they on their way.
+    pub missing: bool,
+}
+
+/// What to fetch ahead of a stream, in this order.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// Where the stream is in the list of streams, and which of all streams of the handle it is. A
+    /// walk in equal steps is one stream, in a place of its own.
+    pub slot: usize,
+    pub stream: u64,
+    pub ranges: Vec<Range<u64>>,
+    /// The window of the stream, if it has read several times as much.
+    pub settled: Option<u64>,
+}
+
 struct Stream {
-    /// Where the last read ended.
+    number: u64,
+    /// What was read lies between these.
+    low: u64,
     end: u64,
-    /// Bytes read in sequence.
-    total: u64,
-    /// How far ahead to fetch; 0 for not at all.
-    window: u64,
-    /// The end of what was fetched ahead.
-    asked: u64,
+    /// Number of reads.
+    count: u64,
+    /// Number of reads that began before all others.
+    steps_down: u32,
+    forward: Edge,
+    backward: Edge,
     /// The number of the last read.
     used: u64,
 }
 
 impl Readahead {
     /// Records a read, and returns what to fetch ahead now.
-    pub fn read(&mut self, range: &Range<u64>, ahead: ReadaheadLimits) -> Option<Range<u64>> {
+    pub fn read(&mut self, read: &ReadEvent, limits: ReadaheadLimits) -> Ahead {
         self.reads += 1;
-        let at = self.follow(range.start, ahead.block).unwrap_or_else(|| self.begin(range.start));
-        let stream = &mut self.streams[at];
+        let (slot, begins) = match self.follow(read.range.start, limits.block) {
+            Some(slot) => (slot, false),
+            None => (self.begin(read.range.start), true),
+        };
+        let stream = &mut self.streams[slot];
         stream.used = self.reads;
-        stream.total += range.end.saturating_sub(stream.end);
-        stream.end = stream.end.max(range.end);
-        stream.resize(range, ahead);
-        if stream.window < ahead.block {
-            return None;
+        if read.missing {
+            // What was fetched ahead was dropped for want of memory.
+            stream.refused(&read.range);
         }
-        // Up to a block boundary: so each block is fetched once, and beyond the block being read
-        // there is never more than the window.
-        let until = (stream.end + stream.window).next_multiple_of(ahead.block);
-        let from = stream.end.max(stream.asked);
-        stream.asked = stream.asked.max(until);
-        (from < until).then_some(from..until)
+        // In a walk in equal steps, a stream that is no longer than the last one ends like it.
+        let least = self.strides.usual_length().clamp(limits.block / 2, limits.block);
+        let ranges = stream.read(read, limits, least);
+        let ahead =
+            Ahead { slot, stream: stream.number, ranges, settled: stream.forward.settled(limits) };
+        let next = if begins { self.strides.begin(read.range.start, limits) } else { Vec::new() };
+        self.strides.extend(&(stream.low..stream.end));
+        if next.is_empty() {
+            return ahead;
+        }
+        let ranges = ahead.ranges.into_iter().chain(next).collect();
+        Ahead { slot: STREAMS, stream: 0, ranges, settled: None }
+    }
+
+    /// Records that a range was not fetched for a stream, nor what comes after it: it is asked for
+    /// again with the next read.
+    pub fn refused(&mut self, stream: u64, range: &Range<u64>) {
+        if let Some(stream) = self.streams.iter_mut().find(|one| one.number == stream) {
+            stream.refused(range);
+        }
     }
 
     /// Returns the stream that a read at `start` continues: the closest one before it, or else the
     /// closest one that has just passed it.
     fn follow(&self, start: u64, block: u64) -> Option<usize> {
-        let used = || self.streams.iter().enumerate().filter(|(_, stream)| stream.used > 0);
-        let reaches =
-            |stream: &Stream| stream.end <= start && start <= stream.end + stream.window + block;
+        let all = || self.streams.iter().enumerate();
+        let near = |stream: &Stream| block.max(stream.forward.window().min(KERNEL_READAHEAD));
+        let reaches = |stream: &Stream| stream.end <= start && start <= stream.end + near(stream);
         let passed = |stream: &Stream| {
-            let back = (stream.window / BACK).max(block);
-            stream.end.saturating_sub(back) <= start && start < stream.end
+            let near = near(stream);
+            let is_backward = stream.steps_down >= BACKWARD_STEPS;
+            let below = start < stream.low && stream.low <= start + near;
+            let above_low = is_backward && stream.low <= start && start < stream.low + 2 * near;
+            let before_end =
+                stream.low <= start && start < stream.end && stream.end <= start + 2 * near;
+            below || above_low || before_end
         };
-        let next = used().filter(|(_, stream)| reaches(stream)).max_by_key(|(_, s)| s.end);
-        let last = || used().filter(|(_, stream)| passed(stream)).min_by_key(|(_, s)| s.end);
-        next.or_else(last).map(|(at, _)| at)
+        let next = all().filter(|(_, stream)| reaches(stream)).max_by_key(|(_, s)| s.end);
+        let last = || all().filter(|(_, stream)| passed(stream)).min_by_key(|(_, s)| s.end);
+        next.or_else(last).map(|(slot, _)| slot)
     }
 
-    /// Starts a stream in place of the least recently used one.
+    /// Starts a stream, in place of the least recently used one if there are too many.
     fn begin(&mut self, start: u64) -> usize {
+        self.created += 1;
+        let stream = Stream {
+            number: self.created,
+            low: start,
+            end: start,
+            count: 0,
+            steps_down: 0,
+            forward: Edge::new(start),
+            backward: Edge::new(start),
+            used: 0,
+        };
+        if self.streams.len() < STREAMS {
+            self.streams.push(stream);
+            return self.streams.len() - 1;
+        }
         let oldest = self.streams.iter().enumerate().min_by_key(|(_, stream)| stream.used);
-        let at = oldest.map_or(0, |(at, _)| at);
-        self.streams[at] = Stream { end: start, ..Stream::default() };
-        at
+        let slot = oldest.map_or(0, |(slot, _)| slot);
+        self.streams[slot] = stream;
+        slot
     }
 }
 
 impl Stream {
-    fn resize(
+    /// Records a read of this stream, and returns what to fetch ahead at either end. One that does
+    /// not begin at the start of the file must have read more than `least` bytes for that.
+    fn read(
         &mut self,
-        range: &Range<u64>,
-        ReadaheadLimits { block, max, pressed }: ReadaheadLimits,
-    ) {
-        let sequential = range.start == 0 || self.total > range.end - range.start;
-        if self.window == 0 && block <= max && sequential && !pressed {
-            self.window = block;
-        } else if self.window > 0 && (pressed || self.total < self.window / SLACK) {
-            self.window /= 2;
-        } else if self.window > 0 && self.window < max && self.total >= self.window {
-            self.window = (self.window * 2).min(max / block * block);
+        ReadEvent { range, waited, .. }: &ReadEvent,
+        limits: ReadaheadLimits,
+        least: u64,
+    ) -> Vec<Range<u64>> {
+        self.count += 1;
+        if range.start < self.low {
+            self.steps_down += 1;
+            let advanced = self.low - range.start;
+            self.low = range.start;
+            self.backward.advance(advanced, *waited, limits);
+        }
+        if range.end > self.end {
+            let advanced = (range.end - self.end).min(range.end - range.start);
+            self.end = range.end;
+            self.forward.advance(advanced, *waited, limits);
+        }
+        let read = self.forward.total();
+        if range.start == 0 || (self.count > 1 && read > least) {
+            self.forward.open(limits);
+        }
+        if self.steps_down >= BACKWARD_STEPS && self.low > 0 {
+            self.backward.open(limits);
+        }
+        let ahead = self.forward.ahead(self.end, limits);
+        ahead.into_iter().chain(self.backward.behind(self.low, limits)).collect()
+    }
+
+    fn refused(&mut self, range: &Range<u64>) {
+        if range.start >= self.low {
+            self.forward.refused_from(range.start);
+        } else {
+            self.backward.refused_below(range.end);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BLOCK: u64 = 100;
-    const AHEAD: ReadaheadLimits = ReadaheadLimits { block: BLOCK, max: 800, pressed: false };
-
-    /// Returns what each read of 50 bytes fetches ahead.
-    fn ahead(streams: &mut Readahead, starts: &[u64]) -> Vec<Option<Range<u64>>> {
-        starts.iter().map(|start| streams.read(&(*start..start + 50), AHEAD)).collect()
-    }
-
-    #[test]
-    fn a_stream_from_the_start_begins_with_a_block_and_doubles() {
-        let mut streams = Readahead::default();
-        assert_eq!(ahead(&mut streams, &[0, 50]), [Some(50..200), Some(200..300)]);
-        let mut last = 0;
-        for start in (100..3000).step_by(50) {
-            if let Some(range) = streams.read(&(start..start + 50), AHEAD) {
-                assert!(range.end - (start + 50).next_multiple_of(BLOCK) <= AHEAD.max);
-                assert!(range.start >= last, "nothing is fetched twice");
-                last = range.end;
-            }
-        }
-        assert_eq!(last, 3000 + AHEAD.max);
-    }
-
-    #[test]
-    fn a_first_read_elsewhere_fetches_nothing_and_a_second_behind_it_does() {
-        let mut streams = Readahead::default();
-        assert_eq!(ahead(&mut streams, &[5000, 5050]), [None, Some(5100..5200)]);
-    }
-
-    #[test]
-    fn random_reads_fetch_nothing() {
-        let mut streams = Readahead::default();
-        let starts: Vec<u64> = (1..50).map(|i| i * 7919 % 50 * 10_000).filter(|s| *s > 0).collect();
-        assert!(ahead(&mut streams, &starts).iter().all(Option::is_none));
-    }
-
-    #[test]
-    fn two_streams_of_one_handle_do_not_disturb_each_other() {
-        let mut streams = Readahead::default();
-        for at in (0..2000).step_by(50) {
-            ahead(&mut streams, &[at, 50_000 + at]);
-        }
-        assert_eq!(streams.streams.each_ref().map(|stream| stream.window), [800, 800]);
-    }
-
-    #[test]
-    fn reads_out_of_order_stay_in_their_stream() {
-        let mut streams = Readahead::default();
-        ahead(&mut streams, &[0, 50, 150, 100, 250, 200, 300, 350]);
-        assert_eq!(streams.streams.iter().filter(|stream| stream.used > 0).count(), 1);
-    }
-
-    #[test]
-    fn short_memory_halves_the_window_until_nothing_is_fetched() {
-        let mut streams = Readahead::default();
-        ahead(&mut streams, &(0..20).map(|i| i * 50).collect::<Vec<_>>());
-        let pressed = ReadaheadLimits { pressed: true, ..AHEAD };
-        let mut at = 1000;
-        while streams.streams[0].window > 0 {
-            let before = streams.streams[0].window;
-            streams.read(&(at..at + 50), pressed);
-            assert!(streams.streams[0].window < before);
-            at += 50;
-        }
-        assert_eq!(streams.read(&(at..at + 50), pressed), None);
-    }
-
-    #[test]
-    fn without_a_maximum_nothing_is_fetched() {
-        let mut streams = Readahead::default();
-        let none = ReadaheadLimits { max: 0, ..AHEAD };
-        assert!((0..20).all(|i| streams.read(&(i * 50..i * 50 + 50), none).is_none()));
-    }
-}
+mod tests;

@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use futures::future::try_join_all;
 
 use super::content::Content;
 use super::open_file::OpenFile;
-use super::readahead::{Readahead, ReadaheadLimits};
+use super::readahead::{Ahead, ReadEvent, Readahead, ReadaheadLimits};
 use super::slice_ranges::{slice_ranges, zeros};
-use crate::chunk::{BlockKey, SliceRange};
+use crate::chunk::{BlockKey, ReadStream, SliceRange, Store};
 use crate::error::{Error, Result};
 use crate::meta::chunk_range::{ChunkRange, MAX_FILE_LENGTH, split_at_chunks};
 use crate::meta::client::View;
@@ -28,14 +28,46 @@ const END: u64 = 32 << 10;
 /// An open file, as one handle sees it. Dropping it closes the handle.
 pub struct Reader {
     file: Arc<OpenFile>,
-    readahead: Mutex<Readahead>,
-    /// Readahead was refused for lack of memory since the last read.
-    refused: Arc<AtomicBool>,
+    readahead: Arc<Mutex<HandleReadahead>>,
+}
+
+/// The readahead of one handle.
+#[derive(Default)]
+struct HandleReadahead {
+    readahead: Readahead,
+    /// The streams for which something was fetched ahead, by their slot, with their number.
+    streams: Vec<Option<(u64, Arc<ReadStream>)>>,
+}
+
+impl HandleReadahead {
+    /// Returns the stream of a slot, opened if it is new.
+    fn stream(&mut self, ahead: &Ahead, store: &Store) -> Arc<ReadStream> {
+        if self.streams.len() <= ahead.slot {
+            self.streams.resize_with(ahead.slot + 1, || None);
+        }
+        match &mut self.streams[ahead.slot] {
+            Some((number, stream)) if *number == ahead.stream => Arc::clone(stream),
+            slot => {
+                let stream = Arc::new(store.open_stream());
+                *slot = Some((ahead.stream, Arc::clone(&stream)));
+                stream
+            }
+        }
+    }
+
+    /// Records a read of a stream for which something was fetched ahead before.
+    fn touch(&self, ahead: &Ahead) {
+        if let Some(Some((number, stream))) = self.streams.get(ahead.slot)
+            && *number == ahead.stream
+        {
+            stream.touch();
+        }
+    }
 }
 
 impl Reader {
     pub(super) fn new(file: Arc<OpenFile>) -> Self {
-        Self { file, readahead: Mutex::default(), refused: Arc::default() }
+        Self { file, readahead: Arc::default() }
     }
 
     pub fn ino(&self) -> Ino {
@@ -60,15 +92,21 @@ impl Reader {
         loop {
             let views = pieces.iter().map(|piece| content.meta.read(ino, piece.index));
             let views = try_join_all(views).await?;
-            if attempts == 0 {
-                // Now that the views are known, and concurrently with the read itself.
-                self.fetch_ahead(&range);
-            }
             let ranges: Vec<SliceRange> = pieces
                 .iter()
                 .zip(&views)
                 .flat_map(|(piece, view)| slice_ranges(view, piece.pos, piece.pos + piece.len))
                 .collect();
+            if attempts == 0 {
+                // Now that the views are known, and concurrently with the read itself.
+                let now = content.fetch_now(&ranges);
+                let waited = now.is_none();
+                let missing = waited && !content.store.is_fetching(&ranges);
+                self.fetch_ahead(&ReadEvent { range: range.clone(), waited, missing });
+                if let Some(bytes) = now {
+                    return Ok(bytes);
+                }
+            }
             let error = match content.fetch(&ranges).await {
                 Ok(bytes) => return Ok(bytes),
                 Err(error) => error,
@@ -107,39 +145,52 @@ impl Reader {
             all.extend(slice_ranges(&view, piece.pos, piece.pos + piece.len));
         }
         let bytes = content.fetch_now(&all)?;
-        self.fetch_ahead(&range);
+        self.fetch_ahead(&ReadEvent { range, waited: false, missing: false });
         Some(bytes)
     }
 
     /// Starts to fetch data that is likely to be read next.
-    fn fetch_ahead(&self, range: &Range<u64>) {
+    fn fetch_ahead(&self, read: &ReadEvent) {
         let content = &self.file.content;
         let length = self.file.length();
-        let ahead = ReadaheadLimits {
-            block: u64::from(content.block_size()),
-            max: content.max_readahead,
-            pressed: self.refused.swap(false, Ordering::Relaxed),
+        let limits = content.readahead_limits();
+        let (ahead, stream) = {
+            let mut handle = self.readahead.lock();
+            let mut ahead = handle.readahead.read(read, limits);
+            if read.range.start + END > length {
+                ahead.ranges.push(length.saturating_sub(END)..length);
+            }
+            ahead.ranges.retain(|range| range.start < length);
+            handle.touch(&ahead);
+            if ahead.ranges.is_empty() {
+                return;
+            }
+            let stream = handle.stream(&ahead, &content.store);
+            (ahead, stream)
         };
-        let wanted = {
-            let mut readahead = self.readahead.lock();
-            readahead.read(range, ahead)
-        };
-        let end = (range.start + END > length).then(|| length.saturating_sub(END)..length);
-        for range in wanted.into_iter().chain(end) {
-            for piece in split_at_chunks(range.start.min(length)..range.end.min(length)) {
-                self.prefetch(piece);
+        if let Some(window) = ahead.settled {
+            content.usual_window.store(window, Ordering::Relaxed);
+        }
+        for range in &ahead.ranges {
+            for piece in split_at_chunks(range.start..range.end.min(length)) {
+                if !self.prefetch(piece, &stream, ahead.stream) {
+                    return;
+                }
             }
         }
     }
 
-    /// Starts to fetch the blocks of a range of the file.
-    fn prefetch(&self, piece: ChunkRange) {
+    /// Starts to fetch the blocks of a range of the file. Returns false if there is no room for
+    /// some of them.
+    fn prefetch(&self, piece: ChunkRange, stream: &Arc<ReadStream>, number: u64) -> bool {
         let (content, ino) = (Arc::clone(&self.file.content), self.file.ino);
-        let refused = Arc::clone(&self.refused);
-        let start = move |content: &Arc<Content>, view: &View| {
-            if !ReadaheadLimits::start(content, view, piece) {
-                refused.store(true, Ordering::Relaxed);
+        let (readahead, stream) = (Arc::downgrade(&self.readahead), Arc::clone(stream));
+        let start = move |content: &Content, view: &View| {
+            let Err(at) = content.start_readahead(view, piece, &stream) else { return true };
+            if let Some(handle) = readahead.upgrade() {
+                handle.lock().readahead.refused(number, &(at..piece.file_range().end));
             }
+            false
         };
         if let Some(view) = content.meta.context().open.view(ino, piece.index) {
             return start(&content, &view);
@@ -150,6 +201,7 @@ impl Reader {
                 start(&content, &view);
             }
         });
+        true
     }
 }
 
@@ -223,18 +275,39 @@ fn join(ranges: &[SliceRange], read: Vec<Bytes>) -> Result<Vec<Bytes>> {
     Ok(joined)
 }
 
-impl ReadaheadLimits {
-    /// Fetches the blocks of a range of a file; false if there was no room for some.
-    fn start(content: &Arc<Content>, view: &View, piece: ChunkRange) -> bool {
-        let layout = content.store.layout();
-        let mut last: Option<BlockKey> = None;
-        for one in slice_ranges(view, piece.pos, piece.pos + piece.len) {
-            for block in one.blocks(layout) {
-                if last.replace(block) != Some(block) && !content.store.prefetch(block) {
-                    return false;
-                }
-            }
+impl Content {
+    fn readahead_limits(&self) -> ReadaheadLimits {
+        let block = u64::from(self.block_size());
+        let share = self.store.readahead_share() as u64;
+        ReadaheadLimits {
+            block,
+            max: self.max_readahead.min(share),
+            usual: self.usual_window.load(Ordering::Relaxed),
         }
-        true
+    }
+
+    /// Fetches the blocks of a range of a file. If there is no room for one, returns where in the
+    /// file it begins.
+    fn start_readahead(
+        &self,
+        view: &View,
+        piece: ChunkRange,
+        stream: &ReadStream,
+    ) -> Result<(), u64> {
+        let layout = self.store.layout();
+        let mut last: Option<BlockKey> = None;
+        let mut at = piece.file_range().start;
+        for one in slice_ranges(view, piece.pos, piece.pos + piece.len) {
+            let mut from = at;
+            for part in one.block_ranges(layout) {
+                let block = part.block;
+                if last.replace(block) != Some(block) && !self.store.prefetch(block, stream) {
+                    return Err(from);
+                }
+                from += u64::from(part.range.end - part.range.start);
+            }
+            at += one.byte_count() as u64;
+        }
+        Ok(())
     }
 }

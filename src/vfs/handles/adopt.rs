@@ -52,7 +52,7 @@ impl Vfs {
         for (slot, record) in handles {
             let (fh, ino) = (Fh(record.fh), Ino(record.ino));
             if !is_file(&record) {
-                self.handles.adopt(fh, Handle::Dir(Dir::new(ino)), slot);
+                self.handles.adopt(fh, Handle::Dir(Box::new(Dir::new(ino))), slot);
                 continue;
             }
             let Some(attr) = attrs.get(&ino) else {

@@ -36,7 +36,7 @@ pub struct Fh(pub u64);
 
 pub enum Handle {
     File(FileHandle),
-    Dir(Dir),
+    Dir(Box<Dir>),
     VirtualFile(Ino, VirtualFile),
 }
 

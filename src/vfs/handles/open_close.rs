@@ -113,7 +113,7 @@ impl Vfs {
     /// Opens a directory. Its listing starts with the first read.
     pub fn open_dir(&self, ino: Ino) -> Result<Fh> {
         let memory = self.handles.reserve()?;
-        Ok(self.handles.add(Handle::Dir(Dir::new(ino)), OFlag::O_DIRECTORY, memory))
+        Ok(self.handles.add(Handle::Dir(Box::new(Dir::new(ino))), OFlag::O_DIRECTORY, memory))
     }
 
     pub fn close_dir(&self, ino: Ino, fh: Fh) {
@@ -227,7 +227,9 @@ impl Vfs {
     pub(in crate::vfs) fn dir(&self, ino: Ino, fh: Fh) -> Result<Arc<Handle>> {
         match self.handles.find(fh, ino) {
             Some(handle) => Ok(handle),
-            None => self.handles.rebuild(fh, Handle::Dir(Dir::new(ino)), OFlag::O_DIRECTORY),
+            None => {
+                self.handles.rebuild(fh, Handle::Dir(Box::new(Dir::new(ino))), OFlag::O_DIRECTORY)
+            }
         }
     }
 
