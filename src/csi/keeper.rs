@@ -75,35 +75,37 @@ impl NodeKeeper {
     /// was lost, and lets it hold the mounts.
     pub async fn asked_to_yield(&mut self, mounts: &Mounts) {
         loop {
-            match &mut self.events {
-                Some(events) => match events.recv().await {
+            if let Some(events) = &mut self.events {
+                match events.recv().await {
                     Some(KeeperEvent::Yield) => return,
                     Some(KeeperEvent::Yours | KeeperEvent::Refused) => {}
                     Some(KeeperEvent::Lost) | None => {
                         warn!("the keeper is gone: mounts end with this process until it is back");
-                        self.link.disconnect();
-                        self.events = None;
+                        self.forget();
                         mounts.set_unprotected().await;
                     }
-                },
-                None => {
-                    sleep(RETRY_INTERVAL).await;
-                    self.events = self.link.connect().await.ok();
-                    match self.own().await {
-                        Ok(()) if self.events.is_some() => {
-                            mounts.keep().await;
-                            info!("the keeper holds the mounts again");
-                        }
-                        Ok(()) => {}
-                        Err(error) => {
-                            warn!(%error, "the keeper does not hold the mounts");
-                            self.link.disconnect();
-                            self.events = None;
-                        }
-                    }
+                }
+                continue;
+            }
+            sleep(RETRY_INTERVAL).await;
+            self.events = self.link.connect().await.ok();
+            match self.own().await {
+                Ok(()) if self.events.is_some() => {
+                    mounts.keep().await;
+                    info!("the keeper holds the mounts again");
+                }
+                Ok(()) => {}
+                Err(error) => {
+                    warn!(%error, "the keeper does not hold the mounts");
+                    self.forget();
                 }
             }
         }
+    }
+
+    fn forget(&mut self) {
+        self.link.disconnect();
+        self.events = None;
     }
 
     /// Tells the keeper that this process has stopped serving, and waits until the process that

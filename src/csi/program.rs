@@ -27,7 +27,7 @@ use super::server::registration::RegistrationError;
 use super::server::socket::{Socket, parse_endpoint};
 use super::settings::Settings;
 use crate::error::{Error, Result};
-use crate::mounts::{Mounts, VolumeId};
+use crate::mounts::Mounts;
 use crate::policy::Policy;
 
 /// The program, with parsed arguments.
@@ -64,22 +64,10 @@ impl Program {
         let mut signals = Signals::listen()?;
         let (admission, registration_error) = (Admission::default(), RegistrationError::default());
         let policy = Policy::new(settings.allowed.clone())?;
-        let mut keeper = match settings.keeper.as_deref().filter(|_| settings.mode.has_node()) {
-            Some(socket) => Some(NodeKeeper::connect(socket).await),
-            None => None,
-        };
-        let mounts = settings.mounts(keeper.as_ref().map(|keeper| Arc::clone(keeper.link())))?;
-        let decode = |origin: &serde_json::Value| from_origin(origin, &policy);
-        if let (Some(mounts), Some(keeper)) = (&mounts, &mut keeper) {
-            // While the process before still serves: if this fails, it goes on.
-            mounts.check_kept(&decode)?;
-            keeper.own().await?;
-        }
+        let (mut keeper, mounts) = own_mounts(&settings, &policy).await?;
         let socket = Socket::listen(&parse_endpoint(&settings.endpoint)?)?;
         if let Some(mounts) = &mounts {
-            for volume in mounts.adopt(&decode).await {
-                restore_limits(mounts, &volume).await;
-            }
+            adopt(mounts, &policy).await;
         }
         let registry = Registry::new();
         let mounts_for_metrics = mounts.clone();
@@ -128,23 +116,7 @@ impl Program {
         let Settings { driver_name, mode, endpoint, .. } = &settings;
         info!(driver = driver_name, ?mode, "serving at {endpoint}");
 
-        let is_asked_to_yield = match (&mut keeper, &mounts) {
-            (Some(keeper), Some(mounts)) => tokio::select! {
-                signal = signals.next() => {
-                    info!("{signal}: stopping");
-                    false
-                }
-                () = keeper.asked_to_yield(mounts) => {
-                    info!("another process is ready to serve the mounts: stopping");
-                    true
-                }
-            },
-            _ => {
-                let signal = signals.next().await;
-                info!("{signal}: stopping");
-                false
-            }
-        };
+        let is_asked_to_yield = wait_for_stop(&mut signals, keeper.as_mut(), mounts.as_ref()).await;
         let remaining = tokio::select! {
             remaining = admission.drain(settings.drain_timeout) => remaining,
             signal = signals.next() => {
@@ -158,19 +130,20 @@ impl Program {
                 "stopping with calls in progress: they took longer than --drain-timeout"
             );
         }
+        let servers = [Some(driver), registration].into_iter().flatten();
+        let closed = if is_asked_to_yield {
+            // At once: the process that takes over listens at the same paths.
+            abort_servers(servers).await;
+            Ok(())
+        } else {
+            stop.cancel();
+            close_servers(servers).await
+        };
         if let Some(mounts) = &mounts {
             mounts.hand_over(settings.drain_timeout).await;
         }
         if let Some(controller) = controller {
             controller.close(settings.drain_timeout).await;
-        }
-        stop.cancel();
-        let mut failed = Ok(());
-        for server in [Some(driver), registration].into_iter().flatten() {
-            // Clients may keep connections open after all calls have ended.
-            if let Ok(Ok(Err(error))) = tokio::time::timeout(CLOSE_TIMEOUT, server).await {
-                failed = Err(Error::BadInput(format!("the gRPC server failed: {error}")));
-            }
         }
         info!("stopped");
         if let Some(keeper) = keeper.filter(|_| is_asked_to_yield) {
@@ -183,7 +156,79 @@ impl Program {
                 }
             }
         }
-        failed
+        closed
+    }
+}
+
+/// Opens the mounts of this node, and waits until this process serves them. What the process before
+/// serves is checked while it still does: if it cannot be continued, that process goes on.
+async fn own_mounts(
+    settings: &Settings,
+    policy: &Arc<Policy>,
+) -> Result<(Option<NodeKeeper>, Option<Arc<Mounts>>)> {
+    let mut keeper = match settings.keeper.as_deref().filter(|_| settings.mode.has_node()) {
+        Some(socket) => Some(NodeKeeper::connect(socket).await),
+        None => None,
+    };
+    let mounts = settings.mounts(keeper.as_ref().map(|keeper| Arc::clone(keeper.link())))?;
+    if let (Some(mounts), Some(keeper)) = (&mounts, &mut keeper) {
+        mounts.check_kept(&|origin| from_origin(origin, policy))?;
+        keeper.own().await?;
+    }
+    Ok((keeper, mounts))
+}
+
+/// Continues with the mounts of the process before.
+async fn adopt(mounts: &Mounts, policy: &Arc<Policy>) {
+    for volume in mounts.adopt(&|origin| from_origin(origin, policy)).await {
+        let Some(meta) = mounts.meta(&volume).await else { continue };
+        match limits::read(&meta, &volume).await {
+            Ok(limits) => mounts.set_limits(&volume, limits).await,
+            Err(error) => warn!(%volume, %error, "cannot read its limits"),
+        }
+    }
+}
+
+/// Waits until the driver has to stop. Returns whether another process is ready to serve.
+async fn wait_for_stop(
+    signals: &mut Signals,
+    keeper: Option<&mut NodeKeeper>,
+    mounts: Option<&Arc<Mounts>>,
+) -> bool {
+    let asked_to_yield = async {
+        match (keeper, mounts) {
+            (Some(keeper), Some(mounts)) => keeper.asked_to_yield(mounts).await,
+            _ => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        signal = signals.next() => {
+            info!("{signal}: stopping");
+            false
+        }
+        () = asked_to_yield => {
+            info!("another process is ready to serve the mounts: stopping");
+            true
+        }
+    }
+}
+
+async fn close_servers(servers: impl Iterator<Item = Serving>) -> Result<()> {
+    let mut failed = Ok(());
+    for server in servers {
+        // Clients may keep connections open after all calls have ended.
+        if let Ok(Ok(Err(error))) = tokio::time::timeout(CLOSE_TIMEOUT, server).await {
+            failed = Err(Error::BadInput(format!("the gRPC server failed: {error}")));
+        }
+    }
+    failed
+}
+
+async fn abort_servers(servers: impl Iterator<Item = Serving>) {
+    for server in servers {
+        server.abort();
+        // It ends as aborted.
+        let _ = server.await;
     }
 }
 
@@ -196,15 +241,6 @@ fn run_again() -> Error {
         command.arg0(name);
     }
     Error::internal("starting again", command.args(words).exec())
-}
-
-/// Applies the limits that a volume has in its file system.
-async fn restore_limits(mounts: &Mounts, volume: &VolumeId) {
-    let Some(meta) = mounts.meta(volume).await else { return };
-    match limits::read(&meta, volume).await {
-        Ok(limits) => mounts.set_limits(volume, limits).await,
-        Err(error) => warn!(%volume, %error, "cannot read its limits"),
-    }
 }
 
 /// Disables core dumps: the memory of this process holds the keys of all tenants.

@@ -140,7 +140,7 @@ impl Ledger {
     /// Returns a handle number that no owner of this ledger has used.
     pub fn next_handle(&self) -> u64 {
         let number = self.next_handle.fetch_add(1, Ordering::Relaxed) + 1;
-        if number & 0xFFFF_FFFF == 0 {
+        if number.trailing_zeros() >= 32 {
             // As many handles as an epoch has: the next owner must begin after them.
             self.memory.words()[header::EPOCH].fetch_max(number >> 32, Ordering::AcqRel);
         }

@@ -75,18 +75,15 @@ impl RequestRecord {
     pub(super) fn begin(ledger: &Arc<Ledger>, unique: u64, opcode: u32) -> Arc<Self> {
         let requests = &ledger.requests;
         let known = requests.unanswered.lock().remove(&unique);
-        let (slot, attempts, earlier) = match known {
-            Some((slot, words)) => {
-                let (_, attempts, _) = unpack(words[1]);
-                let attempts = attempts.saturating_add(1);
-                requests.table.set(slot, 1, pack(opcode, attempts, requests.epoch));
-                let intent: Intent = std::array::from_fn(|index| words[2 + index]);
-                (Some(slot), attempts, Some(intent).filter(|intent| *intent != [0; INTENT_WORDS]))
-            }
-            None => {
-                let words = [unique, pack(opcode, 1, requests.epoch), 0, 0, 0, 0];
-                (requests.table.add(words), 1, None)
-            }
+        let (slot, attempts, earlier) = if let Some((slot, words)) = known {
+            let (_, attempts, _) = unpack(words[1]);
+            let attempts = attempts.saturating_add(1);
+            requests.table.set(slot, 1, pack(opcode, attempts, requests.epoch));
+            let intent: Intent = std::array::from_fn(|index| words[2 + index]);
+            (Some(slot), attempts, Some(intent).filter(|intent| *intent != [0; INTENT_WORDS]))
+        } else {
+            let words = [unique, pack(opcode, 1, requests.epoch), 0, 0, 0, 0];
+            (requests.table.add(words), 1, None)
         };
         Arc::new(Self { ledger: Arc::clone(ledger), slot, attempts, earlier })
     }
@@ -145,18 +142,9 @@ fn pack(opcode: u32, attempts: u8, epoch: u32) -> u64 {
 }
 
 fn unpack(word: u64) -> (u32, u8, u32) {
-    let [a, b, c, d, attempts, f, g, h] = [
-        word >> 56 & 0xFF,
-        word >> 48 & 0xFF,
-        word >> 40 & 0xFF,
-        word >> 32 & 0xFF,
-        word >> 24 & 0xFF,
-        word >> 16 & 0xFF,
-        word >> 8 & 0xFF,
-        word & 0xFF,
-    ]
-    .map(|byte| u8::try_from(byte).unwrap_or(0));
-    (u32::from_be_bytes([0, f, g, h]), attempts, u32::from_be_bytes([a, b, c, d]))
+    let [opcode_low, opcode_middle, opcode_high, attempts, epoch @ ..] = word.to_le_bytes();
+    let opcode = u32::from_le_bytes([opcode_low, opcode_middle, opcode_high, 0]);
+    (opcode, attempts, u32::from_le_bytes(epoch))
 }
 
 #[cfg(test)]

@@ -263,12 +263,11 @@ async fn mount(
 ) -> Result<(Mounted, String, MountMetrics)> {
     let args = &request.args;
     let meta = file_system.volume.meta();
-    let (root, ledger) = match &kept {
-        Some(kept) => (kept.record.root(), Some(kept.take_ledger()?)),
-        None => {
-            let root = prepare_root(meta, request).await?;
-            (root, shared.keeper.as_ref().map(|_| Ledger::create()).transpose()?)
-        }
+    let (root, ledger) = if let Some(kept) = &kept {
+        (kept.record.root(), Some(kept.take_ledger()?))
+    } else {
+        let root = prepare_root(meta, request).await?;
+        (root, shared.keeper.as_ref().map(|_| Ledger::create()).transpose()?)
     };
     let setting = meta.context().setting();
     let metrics = MountMetrics::new(request, &setting.name)?;

@@ -227,7 +227,7 @@ async fn hand_meta_over(meta: Arc<Meta>) {
     match meta.hand_over().await {
         Ok(()) => info!(file_system = name, "handed over"),
         Err(error) => {
-            warn!(file_system = name, %error, "not all usage was stored at the hand-over")
+            warn!(file_system = name, %error, "not all usage was stored at the hand-over");
         }
     }
 }

@@ -72,21 +72,17 @@ impl Vfs {
     }
 
     pub async fn remove_xattr(&self, caller: &Caller, ino: Ino, name: &[u8]) -> Result<()> {
-        match self.changeable(ino, name)? {
-            Some(kind) => {
-                self.meta.set_facl(caller, ino, kind, &AclRule::empty()).await?;
-                self.invalidator.invalidate_attr(ino);
-                Ok(())
-            }
-            None => {
-                let removed = or_foreign(name, self.meta.remove_xattr(ino, name).await);
-                let is_repeated = caller.request.as_ref().is_some_and(|it| it.is_repeated());
-                match removed {
-                    // An earlier process may have removed it, for the same request.
-                    Err(Error::NoAttribute) if is_repeated => Ok(()),
-                    removed => removed,
-                }
-            }
+        if let Some(kind) = self.changeable(ino, name)? {
+            self.meta.set_facl(caller, ino, kind, &AclRule::empty()).await?;
+            self.invalidator.invalidate_attr(ino);
+            return Ok(());
+        }
+        let removed = or_foreign(name, self.meta.remove_xattr(ino, name).await);
+        let is_repeated = caller.request.as_ref().is_some_and(|it| it.is_repeated());
+        match removed {
+            // An earlier process may have removed it, for the same request.
+            Err(Error::NoAttribute) if is_repeated => Ok(()),
+            removed => removed,
         }
     }
 

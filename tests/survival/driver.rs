@@ -1,5 +1,6 @@
 //! The CSI driver is killed, restarted and replaced while pods use their volumes.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -105,7 +106,7 @@ fn pods_go_on_when_the_driver_is_killed_or_restarted() {
         let mut expected = String::new();
         for round in 0..4 {
             pod.append(&format!("round {round}"));
-            expected.push_str(&format!("round {round}\n"));
+            let _ = writeln!(expected, "round {round}");
             if round % 2 == 0 {
                 node.kill();
             } else {

@@ -100,8 +100,9 @@ fn every_acknowledged_line_is_there_once(fixture: &Fixture) {
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);
         appender.join().unwrap()
     });
-    let expected: String = (0..lines).map(|line| format!("{line}\n")).collect();
-    assert_eq!(fs::read_to_string(&path).unwrap(), expected, "after {errors} errors");
+    let expected: Vec<String> = (0..lines).map(|line| line.to_string()).collect();
+    let found = fs::read_to_string(&path).unwrap();
+    assert_eq!(found.lines().collect::<Vec<_>>(), expected, "after {errors} errors");
     assert!(lines > 16);
     mount.unmount();
     // Objects of writes that were lost may be left over.

@@ -22,20 +22,22 @@ enum Kind {
 #[test]
 fn names_change_exactly_once_on_redis() {
     with(Fixture::redis, |fixture| {
-        names_change_exactly_once(fixture, if long() { 1000 } else { 24 })
+        names_change_exactly_once(fixture, if long() { 1000 } else { 24 });
     });
 }
 
 #[test]
 fn names_change_exactly_once_on_sqlite() {
     with(Fixture::sqlite, |fixture| {
-        names_change_exactly_once(fixture, if long() { 100 } else { 12 })
+        names_change_exactly_once(fixture, if long() { 100 } else { 12 });
     });
 }
 
 #[test]
 fn names_change_exactly_once_on_tikv() {
-    with(Fixture::tikv, |fixture| names_change_exactly_once(fixture, if long() { 100 } else { 8 }));
+    with(Fixture::tikv, |fixture| {
+        names_change_exactly_once(fixture, if long() { 100 } else { 8 });
+    });
 }
 
 fn names_change_exactly_once(fixture: &Fixture, rounds: u32) {

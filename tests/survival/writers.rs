@@ -88,8 +88,9 @@ fn programs_go_on_over_hand_overs(fixture: &Fixture) {
         over.store(true, Ordering::Relaxed);
         appender.join().unwrap()
     });
-    let expected: String = (0..lines).map(|line| format!("{line}\n")).collect();
-    assert_eq!(fs::read_to_string(root.join("log")).unwrap(), expected);
+    let expected: Vec<String> = (0..lines).map(|line| line.to_string()).collect();
+    let found = fs::read_to_string(root.join("log")).unwrap();
+    assert_eq!(found.lines().collect::<Vec<_>>(), expected);
     mount.unmount();
     fixture.check();
 }

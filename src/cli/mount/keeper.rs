@@ -58,10 +58,10 @@ impl Keeper {
         match mounted.keep(&self.client, NAME, serde_json::Value::Null) {
             Ok(true) => {}
             Ok(false) => {
-                warn!("the mount ends with this process: the kernel cannot resend requests")
+                warn!("the mount ends with this process: the kernel cannot resend requests");
             }
             Err(error) => {
-                warn!(%error, "the mount ends with this process: the keeper does not hold it")
+                warn!(%error, "the mount ends with this process: the keeper does not hold it");
             }
         }
     }
@@ -87,5 +87,5 @@ pub async fn asked_to_yield(keeper: &mut Option<Keeper>) {
             }
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
