@@ -3,7 +3,7 @@
 //! A client that sends something malformed, or does not read, loses its connection; the others do not
 //! notice. Every number is bounded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Bound;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -65,6 +65,9 @@ pub enum Notice {
     Upgrade { client: ClientId, tag: u32, program: String },
 }
 
+/// Retired instances that are remembered.
+const MAX_RETIRED: usize = 64;
+
 #[derive(Debug)]
 pub struct Server {
     pub(super) listener: Listener,
@@ -76,6 +79,9 @@ pub struct Server {
     uid: u32,
     accept_after: Option<Instant>,
     notices: Vec<Notice>,
+    /// Instances that have yielded. If one of them is started again, it makes nobody yield: two
+    /// versions would take turns for ever.
+    retired: VecDeque<String>,
 }
 
 impl Server {
@@ -95,6 +101,7 @@ impl Server {
             uid: rustix::process::geteuid().as_raw(),
             accept_after: None,
             notices: Vec::new(),
+            retired: VecDeque::new(),
         }
     }
 
@@ -283,11 +290,16 @@ impl Server {
                 None => self.send(id, &Answer::Absent, tag, None),
             },
             Request::Ask { spare } => {
+                let instance = self.clients.get(&id).map(|client| &client.instance);
+                let spare = spare || instance.is_some_and(|known| self.retired.contains(known));
                 let result = self.ownership.ask(id, spare, Instant::now());
                 self.apply(id, tag, result);
             }
             Request::Yielded => {
                 let result = self.ownership.yielded(id, Instant::now());
+                if result.is_ok() {
+                    self.retire(id);
+                }
                 self.apply(id, tag, result);
             }
             Request::Decline { reason } => {
@@ -300,6 +312,14 @@ impl Server {
             Request::Upgrade { program } => {
                 self.notices.push(Notice::Upgrade { client: id, tag, program });
             }
+        }
+    }
+
+    fn retire(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get(&id) else { return };
+        self.retired.push_back(client.instance.clone());
+        if self.retired.len() > MAX_RETIRED {
+            self.retired.pop_front();
         }
     }
 
@@ -349,6 +369,8 @@ impl Server {
             let pid = self.clients.get(&id).map_or(0, |client| client.pid);
             match &event {
                 Answer::Yours => {
+                    let instance = self.clients.get(&id).map(|client| client.instance.clone());
+                    self.retired.retain(|retired| Some(retired) != instance.as_ref());
                     log(&format!("{} owns {} names", self.shown(id), self.names.len()));
                     self.notices.push(Notice::Owns { pid });
                 }

@@ -221,3 +221,26 @@ fn a_socket_that_a_dead_keeper_left_is_replaced() {
     Server::new(&path, Timing::default()).unwrap().close();
     assert!(!path.exists());
 }
+
+#[test]
+fn an_instance_that_has_yielded_takes_over_from_nobody() {
+    let keeper = Keeper::new();
+    let (old, mut old_events) = keeper.client("old pod");
+    old.ask(false).unwrap();
+    assert_eq!(event(&mut old_events), KeeperEvent::Yours);
+    let (new, mut new_events) = keeper.client("new pod");
+    new.ask(false).unwrap();
+    assert_eq!(event(&mut old_events), KeeperEvent::Yield);
+    old.yielded().unwrap();
+    assert_eq!(event(&mut new_events), KeeperEvent::Yours);
+    // Its container is started again.
+    let (again, mut again_events) = keeper.client("old pod");
+    again.ask(false).unwrap();
+    std::thread::sleep(SHORT);
+    assert!(new_events.try_recv().is_err(), "nobody is asked to yield");
+    assert!(again_events.try_recv().is_err());
+    // Another instance is.
+    let (newest, _newest_events) = keeper.client("newest pod");
+    newest.ask(false).unwrap();
+    assert_eq!(event(&mut new_events), KeeperEvent::Yield);
+}

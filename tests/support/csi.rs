@@ -214,6 +214,15 @@ impl Node {
         assert!(poll(PATIENCE, || self.is_ready()), "the driver does not start:\n{}", self.log());
     }
 
+    /// Starts another driver beside the running one, which it replaces. Returns the process of the one
+    /// before.
+    #[track_caller]
+    pub fn surge(&mut self, options: &[&str]) -> Child {
+        let old = self.driver.take().expect("the driver is running");
+        self.restart(options);
+        old.process
+    }
+
     pub fn is_ready(&self) -> bool {
         let mut identity = IdentityClient::new(self.channel());
         let response = self.runtime.block_on(identity.probe(ProbeRequest {}));

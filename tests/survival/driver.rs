@@ -131,6 +131,38 @@ fn pods_go_on_when_the_driver_is_killed_or_restarted() {
 }
 
 #[test]
+fn a_driver_that_is_replaced_stands_by_and_follows_if_the_new_one_dies() {
+    within(MOUNTED, || {
+        let mut node = Node::start();
+        let keeper = Keeper::start(&node);
+        assert!(node.stop());
+        let pod = |uid: &str| vec![("POD_UID".to_owned(), uid.to_owned())];
+        node.environment = pod("one");
+        node.restart(&keeper.option());
+        let pv = node.publication("pvc-1", "one");
+        node.publish(&pv).unwrap();
+        let mut program = Pod::start(&pv.target.join("f"));
+        program.append("first");
+        node.environment = pod("two");
+        let mut old = node.surge(&keeper.option());
+        assert!(poll(PATIENCE, || node.log().contains("standing by")), "{}", node.log());
+        program.append("second");
+        assert_eq!(old.try_wait().unwrap(), None, "{}", node.log());
+        // The new driver knows the volume.
+        node.publish(&pv).unwrap();
+        node.kill();
+        let serves_again = || node.log().contains("is gone: serving again");
+        assert!(poll(PATIENCE, serves_again), "{}", node.log());
+        program.append("third");
+        assert_eq!(fs::read(pv.target.join("f")).unwrap(), b"first\nsecond\nthird\n");
+        drop(program);
+        kill_group(&mut old);
+        node.restart(&keeper.option());
+        node.unpublish("pvc-1", &pv.target).unwrap();
+    });
+}
+
+#[test]
 fn a_keeper_that_comes_back_holds_the_mounts_again() {
     within(MOUNTED, || {
         let (mut node, mut keeper) = node();
