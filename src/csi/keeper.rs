@@ -51,12 +51,12 @@ impl NodeKeeper {
     }
 
     /// Waits until this process is the one that serves the mounts. The one that does so far stops
-    /// first.
-    pub async fn own(&mut self) -> Result<()> {
+    /// first; as a `spare`, waits until there is none.
+    pub async fn own(&mut self, spare: bool) -> Result<()> {
         let (Some(client), Some(events)) = (self.link.client(), &mut self.events) else {
             return Ok(());
         };
-        client.ask(false)?;
+        client.ask(spare)?;
         loop {
             match events.recv().await {
                 Some(KeeperEvent::Yours) => return Ok(()),
@@ -89,7 +89,7 @@ impl NodeKeeper {
             }
             sleep(RETRY_INTERVAL).await;
             self.events = self.link.connect().await.ok();
-            match self.own().await {
+            match self.own(false).await {
                 Ok(()) if self.events.is_some() => {
                     mounts.keep().await;
                     info!("the keeper holds the mounts again");

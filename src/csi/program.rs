@@ -172,8 +172,11 @@ async fn own_mounts(
     };
     let mounts = settings.mounts(keeper.as_ref().map(|keeper| Arc::clone(keeper.link())))?;
     if let (Some(mounts), Some(keeper)) = (&mounts, &mut keeper) {
-        mounts.check_kept(&|origin| from_origin(origin, policy))?;
-        keeper.own().await?;
+        let checked = mounts.check_kept(&|origin| from_origin(origin, policy));
+        if let Err(error) = &checked {
+            warn!(%error, "a mount cannot be continued: waiting until no other process serves");
+        }
+        keeper.own(checked.is_err()).await?;
     }
     Ok((keeper, mounts))
 }

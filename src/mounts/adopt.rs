@@ -13,6 +13,7 @@ use super::mount::Mount;
 use super::pv::Pv;
 use super::{Mounts, PublishRequest, VolumeId};
 use crate::error::{Error, Result};
+use crate::fuse::{Unmount, mounted_at, unmount};
 use crate::meta::Meta;
 use crate::volume::KeptSession;
 
@@ -49,6 +50,7 @@ impl Mounts {
         });
         let adopted: Vec<Arc<Pv>> = join_all(adopted).await.into_iter().flatten().collect();
         self.adopt_removed_files(&adopted).await;
+        self.release_unknown();
         adopted.iter().map(|pv| pv.id.clone()).collect()
     }
 
@@ -94,6 +96,33 @@ impl Mounts {
             warn!("directories of ephemeral volumes remain: not deleted within {patience:?}");
         }
         handed_over.into_iter().filter(|is_stored| !is_stored).count()
+    }
+
+    /// Has the keeper release mounts of volumes that are not published any more.
+    fn release_unknown(&self) {
+        let Some(keeper) = self.shared.keeper.as_ref().and_then(|keeper| keeper.client()) else {
+            return;
+        };
+        let names = keeper.names().unwrap_or_default();
+        let ids = names.iter().filter_map(|name| VolumeId::new(name).ok());
+        for id in ids.filter(|id| self.find(id).is_none()) {
+            info!(volume = %id, "releasing its mount: it is not published any more");
+            self.release_kept(&id);
+        }
+    }
+
+    /// Has the keeper release the mount of a volume that this process does not serve.
+    pub(super) fn release_kept(&self, id: &VolumeId) {
+        let Some(keeper) = self.shared.keeper.as_ref().and_then(|keeper| keeper.client()) else {
+            return;
+        };
+        let released = keeper.remove(id.as_str()).and_then(|()| {
+            let point = self.state_dir.mount_point(id)?;
+            if mounted_at(&point).is_some() { unmount(&point, Unmount::Lazy) } else { Ok(()) }
+        });
+        if let Err(error) = released {
+            warn!(volume = %id, %error, "cannot release its mount");
+        }
     }
 
     fn kept(&self, id: &VolumeId) -> Result<Option<KeptSession>> {

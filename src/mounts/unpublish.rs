@@ -39,9 +39,10 @@ impl Mounts {
             Some(mount) if state.ephemeral => self.close_ephemeral_mount(&pv.id, mount).await,
             Some(mount) => drop(self.close_mount(&pv.id, mount).await),
             None if state.ephemeral => {
+                self.release_kept(&pv.id);
                 warn!(volume = %pv.id, "its directory remains: the driver has no keys after its restart");
             }
-            None => {}
+            None => self.release_kept(&pv.id),
         }
         let (state_dir, id) = (Arc::clone(&self.state_dir), pv.id.clone());
         let removed = tokio::task::spawn_blocking(move || {

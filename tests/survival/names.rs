@@ -5,9 +5,11 @@ use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crate::kept_mount::KeptMount;
-use crate::support::fixture::{Fixture, long, with};
+use crate::support::fixture::{Fixture, long};
+use crate::support::timeout::within;
 
 /// Names of one thread, and what they are.
 type Model = BTreeMap<String, Kind>;
@@ -19,25 +21,26 @@ enum Kind {
     Symlink,
 }
 
+/// Longer than the usual limit of a test: a thousand servers take their time.
+const LIMIT: Duration = Duration::from_mins(60);
+
 #[test]
 fn names_change_exactly_once_on_redis() {
-    with(Fixture::redis, |fixture| {
-        names_change_exactly_once(fixture, if long() { 1000 } else { 24 });
-    });
+    run(Fixture::redis, if long() { 1000 } else { 16 });
 }
 
 #[test]
 fn names_change_exactly_once_on_sqlite() {
-    with(Fixture::sqlite, |fixture| {
-        names_change_exactly_once(fixture, if long() { 100 } else { 12 });
-    });
+    run(Fixture::sqlite, if long() { 100 } else { 12 });
 }
 
 #[test]
 fn names_change_exactly_once_on_tikv() {
-    with(Fixture::tikv, |fixture| {
-        names_change_exactly_once(fixture, if long() { 100 } else { 8 });
-    });
+    run(Fixture::tikv, if long() { 100 } else { 8 });
+}
+
+fn run(make: fn() -> Fixture, rounds: u32) {
+    within(LIMIT, move || names_change_exactly_once(&make(), rounds));
 }
 
 fn names_change_exactly_once(fixture: &Fixture, rounds: u32) {

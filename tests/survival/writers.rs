@@ -81,7 +81,7 @@ fn programs_go_on_over_hand_overs(fixture: &Fixture) {
                 fs::remove_dir_all(&dir).unwrap();
             }
         });
-        for _ in 0..if long() { 100 } else { 12 } {
+        for _ in 0..if long() { 40 } else { 12 } {
             thread::sleep(std::time::Duration::from_millis(60));
             mount.replace_server();
         }

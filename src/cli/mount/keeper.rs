@@ -66,10 +66,15 @@ impl Keeper {
         }
     }
 
-    /// Tells the keeper that this process has stopped serving: for another, or for good.
-    pub fn end(self, is_handed_over: bool) {
-        let told = if is_handed_over { self.client.yielded() } else { self.client.remove(NAME) };
-        if let Err(error) = told {
+    /// Tells the keeper that another process may serve. Fails if none does any more: then this one
+    /// has to be started again.
+    pub fn hand_over(self) -> crate::Result<()> {
+        self.client.yielded()
+    }
+
+    /// Tells the keeper that the mount has ended.
+    pub fn end(self) {
+        if let Err(error) = self.client.remove(NAME) {
             warn!(%error, "cannot tell the keeper that the mount has ended");
         }
     }

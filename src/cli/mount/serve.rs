@@ -291,10 +291,15 @@ impl ServedMount {
             if let Some(cache) = self.cache {
                 cache.close().await;
             }
-            if let Some(keeper) = self.keeper {
-                keeper.end(hands_over);
-            }
-            stored.and(closed)
+            let told = match self.keeper {
+                Some(keeper) if hands_over => keeper.hand_over(),
+                Some(keeper) => {
+                    keeper.end();
+                    Ok(())
+                }
+                None => Ok(()),
+            };
+            stored.and(closed).and(told)
         };
         tokio::select! {
             closed = closing => {
