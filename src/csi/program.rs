@@ -76,9 +76,9 @@ impl Program {
             all.extend(mounts_for_metrics.iter().flat_map(|mounts| mounts.registries()));
             all
         });
-        let _probes =
-            http::serve_probes(settings.health, admission.clone(), registration_error.clone())
-                .await?;
+        let link = keeper.as_ref().map(|keeper| Arc::clone(keeper.link()));
+        let refusal = registration_error.clone();
+        let _probes = http::serve_probes(settings.health, admission.clone(), refusal, link).await?;
         let _metrics = http::serve_metrics(settings.http, registries).await?;
         let identity = IdentityService {
             driver: settings.driver_name.clone(),

@@ -15,6 +15,7 @@ use super::admission::{Admission, Phase};
 use super::registration::RegistrationError;
 use crate::error::{Error, Result};
 use crate::metrics_http::{self, ConnectionLimits, TextBody};
+use crate::mounts::KeeperLink;
 use crate::sync::Mutex;
 
 /// Returns the registries of all current metrics.
@@ -31,8 +32,12 @@ pub async fn serve_probes(
     address: SocketAddr,
     admission: Admission,
     registration_error: RegistrationError,
+    keeper: Option<Arc<KeeperLink>>,
 ) -> Result<AbortOnDropHandle<()>> {
-    let respond = move |_: &Method, path: &str| probe(path, &admission, registration_error.cause());
+    let respond = move |_: &Method, path: &str| {
+        let is_unprotected = keeper.as_ref().is_some_and(|keeper| keeper.client().is_none());
+        probe(path, &admission, registration_error.cause(), is_unprotected)
+    };
     serve("--health", address, LIVENESS, ConnectionLimits::PROBES, respond).await
 }
 
@@ -60,14 +65,22 @@ async fn serve(
 }
 
 /// Answers a probe. A driver that kubelet refuses serves its published volumes, but is not ready
-/// for more.
-fn probe(path: &str, admission: &Admission, refusal: Option<String>) -> Response<TextBody> {
+/// for more. One without its keeper is ready.
+fn probe(
+    path: &str,
+    admission: &Admission,
+    refusal: Option<String>,
+    is_unprotected: bool,
+) -> Response<TextBody> {
     const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
     let (status, text) = match (path, admission.phase(), refusal) {
         // A process that answers is alive.
         (LIVENESS, ..) => (StatusCode::OK, "ok\n".to_owned()),
         (READINESS, Phase::Ready, Some(cause)) => {
             (UNAVAILABLE, format!("kubelet refuses to register the driver: {cause}\n"))
+        }
+        (READINESS, Phase::Ready, None) if is_unprotected => {
+            (StatusCode::OK, "ready; the keeper is gone, mounts end with this process\n".to_owned())
         }
         (READINESS, Phase::Ready, None) => (StatusCode::OK, "ready\n".to_owned()),
         (READINESS, Phase::Starting, _) => (UNAVAILABLE, "starting\n".to_owned()),
@@ -114,7 +127,7 @@ mod tests {
     #[test]
     fn readiness_follows_admission_and_liveness_does_not() {
         let admission = Admission::default();
-        let status = |path| probe(path, &admission, None).status();
+        let status = |path| probe(path, &admission, None, false).status();
         assert_eq!(
             (status(LIVENESS), status(READINESS)),
             (StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE)
@@ -122,7 +135,7 @@ mod tests {
         admission.open();
         assert_eq!((status(LIVENESS), status(READINESS)), (StatusCode::OK, StatusCode::OK));
         assert_eq!(status("/metrics"), StatusCode::NOT_FOUND);
-        let refusal = |path| probe(path, &admission, Some("why".to_owned())).status();
+        let refusal = |path| probe(path, &admission, Some("why".to_owned()), false).status();
         assert_eq!(
             (refusal(LIVENESS), refusal(READINESS)),
             (StatusCode::OK, StatusCode::SERVICE_UNAVAILABLE)
