@@ -82,8 +82,7 @@ impl Mounted {
         let adapter = Arc::new(VfsAdapter::new(Arc::clone(&vfs)));
         let (MountRequest { point, session: options, .. }, runtime) = (request, Handle::current());
         let mount = Mount::adopt(&point, MountMethod::of_this_process());
-        let resumed = Session::resume(device, agreed, Arc::clone(&adapter), &options, runtime)
-            .and_then(|session| session.resend().map(|()| session));
+        let resumed = Session::resume(device, agreed, Arc::clone(&adapter), &options, runtime);
         match resumed {
             Ok(session) => {
                 adapter.connect_kernel(session.notifier());

@@ -16,7 +16,7 @@ use crate::support::volume::{Volume, setting};
 
 on_every_engine! { super::setting();
     a_handle_of_another_process_reads_and_writes_its_file,
-    a_handle_of_another_inode_is_rebuilt,
+    a_handle_never_replaces_that_of_another_file,
     a_directory_handle_of_another_process_is_listed,
     closing_a_handle_of_another_process_does_nothing,
     range_locks_are_released_when_their_owner_closes_any_handle,
@@ -70,11 +70,13 @@ async fn a_handle_of_another_process_reads_and_writes_its_file(vol: Volume) {
     assert_eq!(vol.meta.getattr(ino).await.unwrap().length, 12);
 }
 
-async fn a_handle_of_another_inode_is_rebuilt(vol: Volume) {
+async fn a_handle_never_replaces_that_of_another_file(vol: Volume) {
     let (_, vfs) = vfs(&vol).await;
-    let (_, fh) = file(&vfs, "one", b"1").await;
+    let (one, fh) = file(&vfs, "one", b"1").await;
     let (two, _) = file(&vfs, "two", b"22").await;
-    assert_eq!(read(&vfs, two, fh).await, b"22");
+    let read_two = vfs.read(two, fh, OFlag::O_RDWR, 0, 1000).await;
+    assert!(matches!(read_two, Err(Error::BadHandle)));
+    assert_eq!(read(&vfs, one, fh).await, b"1");
 }
 
 async fn a_directory_handle_of_another_process_is_listed(vol: Volume) {

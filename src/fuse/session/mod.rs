@@ -109,8 +109,8 @@ impl Session {
         Self::serve(connection, agreed, file_system)
     }
 
-    /// Continues with a descriptor whose INIT is done. Requests that were in flight then are sent
-    /// again after [`Session::resend`].
+    /// Continues with a descriptor whose INIT is done. The kernel resends every request that was
+    /// received without a reply, if it can.
     pub fn resume<F: FileSystem>(
         device: OwnedFd,
         agreed: Negotiated,
@@ -118,7 +118,12 @@ impl Session {
         options: &SessionOptions,
         runtime: Handle,
     ) -> Result<Self> {
-        Self::serve(Connection::new(device, options, runtime), agreed, file_system)
+        let connection = Connection::new(device, options, runtime);
+        if agreed.can_resend() {
+            // Before anything is received: it would be sent a second time.
+            resend(&connection)?;
+        }
+        Self::serve(connection, agreed, file_system)
     }
 
     fn serve<F: FileSystem>(
@@ -156,17 +161,6 @@ impl Session {
     /// Invalidates what the kernel caches.
     pub fn notifier(&self) -> &Notifier {
         &self.notifier
-    }
-
-    /// Has the kernel resend every request that was received without a reply, by any session.
-    pub fn resend(&self) -> Result<()> {
-        if !self.agreed.can_resend() {
-            return Err(Error::NotSupported);
-        }
-        // Takes no lock of a file, so it may be sent from here.
-        let mut head = MessageHead::new();
-        let message = head.seal(0, abi::notify::RESEND, 0);
-        self.connection.device.send(&[IoSlice::new(message)]).map_err(device_fault)
     }
 
     /// Waits until the session has ended, and returns why.
@@ -219,6 +213,13 @@ impl Drop for Session {
         self.stopping.cancel();
         self.notifier.shut();
     }
+}
+
+/// Has the kernel resend every request that was received without a reply.
+fn resend(connection: &Connection) -> Result<()> {
+    let mut head = MessageHead::new();
+    let message = head.seal(0, abi::notify::RESEND, 0);
+    connection.device.send(&[IoSlice::new(message)]).map_err(device_fault)
 }
 
 /// Receives INIT and replies to it.
