@@ -268,7 +268,10 @@ impl ServedMount {
         flush: bool,
         signals: &mut Signals,
     ) -> anyhow::Result<()> {
-        sd_notify::stopping();
+        let hands_over = matches!(reason, EndReason::HandedOver);
+        if !hands_over {
+            sd_notify::stopping();
+        }
         match &reason {
             EndReason::Signal(name) => info!("{name}: unmounting"),
             EndReason::Ended(SessionEnd::Unmounted) => info!("unmounted"),
@@ -279,7 +282,6 @@ impl ServedMount {
             EndReason::Abandoned => info!("unmounting"),
             EndReason::HandedOver => info!("handing the mount over to another process"),
         }
-        let hands_over = matches!(reason, EndReason::HandedOver);
         let closing = async {
             let (stored, closed) = if hands_over {
                 let stored = self.mounted.hand_over().await;
