@@ -27,8 +27,7 @@ impl NodeKeeper {
     /// Connects. Without a keeper the driver works, but its mounts end with it.
     pub async fn connect(socket: &Path) -> Self {
         // The pod: its next container is the same instance, and does not take over from another.
-        let instance = std::env::var("POD_UID").or_else(|_| std::env::var("HOSTNAME"));
-        let instance = instance.unwrap_or_else(|_| std::process::id().to_string());
+        let instance = std::env::var("POD_UID").unwrap_or_else(|_| std::process::id().to_string());
         let link = KeeperLink::new(socket, &instance);
         let connected = timeout(CONNECT_TIMEOUT, async {
             loop {
@@ -62,7 +61,10 @@ impl NodeKeeper {
                 Some(KeeperEvent::Yours) => return Ok(()),
                 Some(KeeperEvent::Yield) => {}
                 Some(KeeperEvent::Refused) => {
-                    return Err(Error::Refused("the driver that serves did not stop".to_owned()));
+                    return Err(Error::Refused(
+                        "the driver that serves the mounts did not stop in time; see its log"
+                            .to_owned(),
+                    ));
                 }
                 Some(KeeperEvent::Lost) | None => {
                     return Err(Error::Refused("the keeper ended while it was asked".to_owned()));

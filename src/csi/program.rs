@@ -172,11 +172,11 @@ async fn own_mounts(
     };
     let mounts = settings.mounts(keeper.as_ref().map(|keeper| Arc::clone(keeper.link())))?;
     if let (Some(mounts), Some(keeper)) = (&mounts, &mut keeper) {
-        let checked = mounts.check_kept(&|origin| from_origin(origin, policy));
-        if let Err(error) = &checked {
-            warn!(%error, "a mount cannot be continued: waiting until no other process serves");
+        let can_continue = mounts.can_continue(&|origin| from_origin(origin, policy));
+        if !can_continue {
+            warn!("waiting until no other process serves the mounts");
         }
-        keeper.own(checked.is_err()).await?;
+        keeper.own(!can_continue).await?;
     }
     Ok((keeper, mounts))
 }

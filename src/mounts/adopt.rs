@@ -21,15 +21,20 @@ use crate::volume::KeptSession;
 pub type DecodeOrigin<'a> = &'a (dyn Fn(&Value) -> Result<PublishRequest> + Send + Sync);
 
 impl Mounts {
-    /// Checks that this version can read the records of all mounts that the keeper holds, before
-    /// the process that serves them is asked to stop.
-    pub fn check_kept(&self, decode: DecodeOrigin<'_>) -> Result<()> {
-        for pv in self.all() {
-            if let Some(kept) = self.kept(&pv.id)? {
-                decode(&kept.record.request)?;
+    /// Whether this process can read the records of all mounts that the keeper holds. To be checked
+    /// before the process that serves them is asked to stop.
+    pub fn can_continue(&self, decode: DecodeOrigin<'_>) -> bool {
+        let is_readable = |pv: &Arc<Pv>| {
+            let read = self.kept(&pv.id).and_then(|kept| {
+                kept.map_or(Ok(()), |kept| decode(&kept.record.request).map(drop))
+            });
+            if let Err(error) = &read {
+                warn!(volume = %pv.id, %error, "cannot continue with its mount");
             }
-        }
-        Ok(())
+            read.is_ok()
+        };
+        // All of them, to log each.
+        self.all().iter().filter(|pv| !is_readable(pv)).count() == 0
     }
 
     /// Continues with all mounts that the keeper holds. One that cannot be continued is mounted
