@@ -19,7 +19,7 @@ pub struct Upgrade {
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
     /// The socket of the mount's keeper, instead of the one that the mount point has
-    #[arg(long, value_name = "PATH", hide = true)]
+    #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     #[arg(value_name = "MOUNTPOINT")]
     mount_point: PathBuf,
