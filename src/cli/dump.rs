@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use crate::cli::dump_file::Output;
 use crate::cli::meta_url::VolumeAndFile;
 use crate::cli::progress::show_while;
-use crate::cli::stop_signal::stop_signal;
+use crate::cli::stop_signals::StopSignals;
 use crate::meta::dump::{DumpOptions, Progress, Skipped, binary, json};
 use crate::meta::record::Counter;
 use crate::meta::{Ino, Meta, Options};
@@ -90,9 +90,10 @@ impl Dump {
             }
         };
         let work = show_while(self.write(meta, &options, pieces, &progress), text);
+        let mut signals = StopSignals::listen()?;
         let result = tokio::select! {
             result = work => result,
-            signal = stop_signal() => Err(anyhow!("{}: the dump is given up", signal?)),
+            signal = signals.next() => Err(anyhow!("{signal}: the dump is given up")),
         };
         let shown = output.shown().to_owned();
         let skipped = output.finish(result).await?;

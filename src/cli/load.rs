@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use crate::cli::dump_file::{self, Format};
 use crate::cli::meta_url::VolumeAndFile;
 use crate::cli::progress::show_while;
-use crate::cli::stop_signal::stop_signal;
+use crate::cli::stop_signals::StopSignals;
 use crate::meta::dump::binary::stat;
 use crate::meta::dump::{self, Loader, Progress, binary, json};
 use crate::meta::engine::{self, Engine};
@@ -105,9 +105,10 @@ impl Load {
     ) -> anyhow::Result<Setting> {
         dump::prepare(engine.as_ref()).await?;
         let progress = Arc::new(Progress::default());
+        let mut signals = StopSignals::listen()?;
         let result = tokio::select! {
             result = self.import(engine, input, &progress) => result,
-            signal = stop_signal() => Err(anyhow!("{}: the load is given up", signal?)),
+            signal = signals.next() => Err(anyhow!("{signal}: the load is given up")),
         };
         let Err(error) = result else { return result };
         if let Err(left) = engine.wipe().await {

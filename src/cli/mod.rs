@@ -26,7 +26,7 @@ mod restore;
 mod stats;
 mod stats_file;
 mod status;
-mod stop_signal;
+mod stop_signals;
 mod table;
 mod umount;
 mod upgrade;

@@ -188,7 +188,7 @@ const SHARED_BY_COMMANDS: &[&str] = &[
     "progress",
     "relaunch",
     "stats_file",
-    "stop_signal",
+    "stop_signals",
     "table",
     "volume_scan",
 ];

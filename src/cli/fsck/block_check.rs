@@ -6,7 +6,7 @@ use std::fmt;
 use anyhow::{Context, bail};
 use futures::{StreamExt, stream};
 
-use crate::chunk::{BlockKey, Bucket, Compression, Lane, Options};
+use crate::chunk::{BlockKey, Bucket, Compression, Options, Priority};
 use crate::cli::progress::Tally;
 use crate::cli::volume_scan::ScannedVolume;
 use crate::error::Error;
@@ -146,8 +146,8 @@ impl<'a> BlockCheck<'a> {
             }
         }
         let Some(deep) = &self.deep else { return Ok(None) };
-        let turn = deep.bucket.download_turn(Lane::Demanded).await;
-        let Err(error) = deep.bucket.fetch(turn, block).await else {
+        let permit = deep.bucket.download_permit(Priority::Demanded).await;
+        let Err(error) = deep.bucket.fetch(permit, block).await else {
             deep.read.add_data(1, block.size.into());
             return Ok(None);
         };

@@ -13,8 +13,8 @@ use clap::Args;
 
 use crate::cli::exit::Exit;
 use crate::cli::progress::Progress;
+use crate::cli::stop_signals::cancelled_by_signals;
 use crate::cli::volume_scan::ScannedVolume;
-use crate::cli::volume_scan::interrupt::cancelled_by_signals;
 use crate::cli::volume_scan::slices::MAX_SLICES;
 use crate::meta::client::check::CheckOptions;
 use crate::meta::{Meta, Options};

@@ -4,7 +4,6 @@
 //! table may hold is scanned in several passes, each with a part of the slice ids. Objects are
 //! never held, only counted.
 
-pub mod interrupt;
 pub mod objects;
 pub mod passes;
 pub mod slice_table;
