@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::download_queue::{DownloadQueue, Lane, Turn};
+use super::download_queue::{DownloadPermit, DownloadQueue, Priority};
 use super::{BlockKey, Compression, Layout, Options};
 use crate::error::{Error, Result};
 use crate::object::{GetRequest, ObjectStore};
@@ -70,14 +70,14 @@ impl Bucket {
         self.objects.verifies_whole()
     }
 
-    /// Waits for a turn to download.
-    pub async fn download_turn(&self, lane: Lane) -> Turn {
-        self.downloads.turn(lane).await
+    /// Waits for a permit to download.
+    pub async fn download_permit(&self, priority: Priority) -> DownloadPermit {
+        self.downloads.permit(priority).await
     }
 
     /// Fetches a whole block.
-    pub async fn fetch(&self, turn: Turn, block: BlockKey) -> Result<Bytes> {
-        let body = self.download(turn, block, None).await?;
+    pub async fn fetch(&self, permit: DownloadPermit, block: BlockKey) -> Result<Bytes> {
+        let body = self.download(permit, block, None).await?;
         let compression = self.compression;
         let decompress = move || compression.decompress(body, block.size as usize);
         self.compute(block.size as usize, decompress)
@@ -88,11 +88,11 @@ impl Bucket {
     /// Fetches a part of a block. Only valid if parts are cheap.
     pub async fn fetch_part(
         &self,
-        turn: Turn,
+        permit: DownloadPermit,
         block: BlockKey,
         part: &Range<u32>,
     ) -> Result<Bytes> {
-        let body = self.download(turn, block, Some(part)).await?;
+        let body = self.download(permit, block, Some(part)).await?;
         if body.len() == part.len() {
             return Ok(body);
         }
@@ -152,7 +152,7 @@ impl Bucket {
 
     async fn download(
         &self,
-        _turn: Turn,
+        _permit: DownloadPermit,
         block: BlockKey,
         part: Option<&Range<u32>>,
     ) -> Result<Bytes> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream};
 
-use super::download_queue::Lane;
+use super::download_queue::Priority;
 use super::{BlockKey, BlockRange, Budget, Reserved, SliceRange, Store, Upload};
 use crate::error::Result;
 use crate::slice::SliceId;
@@ -136,13 +136,13 @@ impl Store {
         if self.bucket.has_cheap_parts()
             && !is_staged
             && range.len() < block.size as usize
-            && let turn = self.bucket.download_turn(Lane::Ahead).await
-            && let Ok(bytes) = self.bucket.fetch_part(turn, block, range).await
+            && let permit = self.bucket.download_permit(Priority::Ahead).await
+            && let Ok(bytes) = self.bucket.fetch_part(permit, block, range).await
         {
             return Ok(bytes);
         }
-        let turn = self.bucket.download_turn(Lane::Ahead).await;
-        let body = self.load(turn, block).await?;
+        let permit = self.bucket.download_permit(Priority::Ahead).await;
+        let body = self.load(permit, block).await?;
         Ok(body.slice(range.start as usize..range.end as usize))
     }
 

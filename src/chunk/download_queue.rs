@@ -20,13 +20,13 @@ pub struct DownloadQueue {
 struct State {
     /// Downloads that may begin now.
     free: usize,
-    demanded: VecDeque<oneshot::Sender<Turn>>,
-    ahead: VecDeque<oneshot::Sender<Turn>>,
+    demanded: VecDeque<oneshot::Sender<DownloadPermit>>,
+    ahead: VecDeque<oneshot::Sender<DownloadPermit>>,
 }
 
 /// How urgent a download is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lane {
+pub enum Priority {
     /// A reader waits for it.
     Demanded,
     /// Nobody waits for it yet.
@@ -34,7 +34,7 @@ pub enum Lane {
 }
 
 /// The right to one download. Dropping it passes it on.
-pub struct Turn {
+pub struct DownloadPermit {
     /// `None` once it was passed on.
     queue: Option<Arc<DownloadQueue>>,
 }
@@ -45,28 +45,28 @@ impl DownloadQueue {
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// Waits for a turn: first come, first served within a lane. A caller that gives up loses its
+    /// Waits for a permit: first come, first served within a priority. A caller that gives up loses its
     /// place.
-    pub async fn turn(self: &Arc<Self>, lane: Lane) -> Turn {
-        let Some(waiting) = self.try_turn(lane) else { return self.granted() };
+    pub async fn permit(self: &Arc<Self>, priority: Priority) -> DownloadPermit {
+        let Some(waiting) = self.try_permit(priority) else { return self.granted() };
         match waiting.await {
-            Ok(turn) => turn,
+            Ok(permit) => permit,
             // The sender is dropped only with the queue, which this call holds.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// Takes a turn if one is free, and returns `None`; otherwise queues for one.
-    fn try_turn(&self, lane: Lane) -> Option<oneshot::Receiver<Turn>> {
+    /// Takes a permit if one is free, and returns `None`; otherwise queues for one.
+    fn try_permit(&self, priority: Priority) -> Option<oneshot::Receiver<DownloadPermit>> {
         let mut state = self.state.lock();
         if state.free > 0 {
             state.free -= 1;
             return None;
         }
         let (sender, receiver) = oneshot::channel();
-        let queue = match lane {
-            Lane::Demanded => &mut state.demanded,
-            Lane::Ahead => &mut state.ahead,
+        let queue = match priority {
+            Priority::Demanded => &mut state.demanded,
+            Priority::Ahead => &mut state.ahead,
         };
         if queue.len() >= LONG {
             queue.retain(|waiter| !waiter.is_closed());
@@ -75,8 +75,8 @@ impl DownloadQueue {
         Some(receiver)
     }
 
-    fn granted(self: &Arc<Self>) -> Turn {
-        Turn { queue: Some(Arc::clone(self)) }
+    fn granted(self: &Arc<Self>) -> DownloadPermit {
+        DownloadPermit { queue: Some(Arc::clone(self)) }
     }
 
     fn pass_on(self: Arc<Self>) {
@@ -93,13 +93,13 @@ impl DownloadQueue {
             match next.send(self.granted()) {
                 Ok(()) => return,
                 // It has given up. Here and not by dropping, which would recurse.
-                Err(mut turn) => drop(turn.queue.take()),
+                Err(mut permit) => drop(permit.queue.take()),
             }
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for DownloadPermit {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
             queue.pass_on();
@@ -116,37 +116,37 @@ mod tests {
     #[tokio::test]
     async fn those_that_are_waited_for_come_first() {
         let queue = DownloadQueue::new(1);
-        let turn = queue.turn(Lane::Ahead).await;
-        let mut ahead = Box::pin(queue.turn(Lane::Ahead));
-        let mut demanded = Box::pin(queue.turn(Lane::Demanded));
+        let permit = queue.permit(Priority::Ahead).await;
+        let mut ahead = Box::pin(queue.permit(Priority::Ahead));
+        let mut demanded = Box::pin(queue.permit(Priority::Demanded));
         assert!(poll!(&mut ahead).is_pending() && poll!(&mut demanded).is_pending());
-        drop(turn);
-        let turn = demanded.await;
+        drop(permit);
+        let permit = demanded.await;
         assert!(poll!(&mut ahead).is_pending());
-        drop(turn);
+        drop(permit);
         ahead.await;
     }
 
     #[tokio::test]
     async fn those_that_give_up_are_passed_over() {
         let queue = DownloadQueue::new(1);
-        let turn = queue.turn(Lane::Demanded).await;
+        let permit = queue.permit(Priority::Demanded).await;
         for _ in 0..1000 {
-            let mut gives_up = Box::pin(queue.turn(Lane::Ahead));
+            let mut gives_up = Box::pin(queue.permit(Priority::Ahead));
             assert!(poll!(&mut gives_up).is_pending());
         }
         assert!(queue.state.lock().ahead.len() <= LONG);
-        let mut last = Box::pin(queue.turn(Lane::Ahead));
+        let mut last = Box::pin(queue.permit(Priority::Ahead));
         assert!(poll!(&mut last).is_pending());
-        drop(turn);
+        drop(permit);
         drop(last);
-        queue.turn(Lane::Ahead).await;
+        queue.permit(Priority::Ahead).await;
     }
 
     #[tokio::test]
     async fn no_more_run_than_the_limit() {
         let queue = DownloadQueue::new(2);
-        let _two = (queue.turn(Lane::Ahead).await, queue.turn(Lane::Demanded).await);
-        assert!(poll!(Box::pin(queue.turn(Lane::Demanded))).is_pending());
+        let _two = (queue.permit(Priority::Ahead).await, queue.permit(Priority::Demanded).await);
+        assert!(poll!(Box::pin(queue.permit(Priority::Demanded))).is_pending());
     }
 }

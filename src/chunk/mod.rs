@@ -25,7 +25,7 @@ pub use bucket::{Bucket, ObjectStatus};
 pub use budget::{Budget, Reclaim, Reserved};
 pub use cache::{Cache, CacheOptions, CacheOwner, CacheUsage, Checksum, Eviction, VolumeCache};
 pub use compress::Compression;
-pub use download_queue::Lane;
+pub use download_queue::Priority;
 pub use options::{Hours, Options, Verify, Writeback};
 pub use read::stream::ReadStream;
 pub use store::{Store, StoreConfig};

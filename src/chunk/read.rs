@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::try_join_all;
 
-use super::download_queue::{Lane, Turn};
+use super::download_queue::{DownloadPermit, Priority};
 use super::{BlockKey, BlockRange, Budget, Reserved, SliceRange, Store};
 use crate::error::{Error, Result};
 use crate::slice::SliceSize;
@@ -220,8 +220,8 @@ impl Store {
         memory: &ReadMemory<'_>,
     ) -> Result<Bytes, ReadError> {
         let reserved = memory.take(range.len())?;
-        let turn = self.bucket.download_turn(Lane::Demanded).await;
-        match self.bucket.fetch_part(turn, *block, range).await {
+        let permit = self.bucket.download_permit(Priority::Demanded).await;
+        match self.bucket.fetch_part(permit, *block, range).await {
             Ok(body) => {
                 // Without a cache the whole block would only be useful to a stream, which prefetches
                 // it itself.
@@ -268,9 +268,9 @@ impl Store {
         // The caller holds the store, so this succeeds.
         let Some(store) = self.me.upgrade() else { return };
         self.runtime.spawn(async move {
-            let Some(turn) = store.fetch_turn(&mut fetch, &purpose).await else { return };
+            let Some(permit) = store.fetch_permit(&mut fetch, &purpose).await else { return };
             let block = fetch.block();
-            let outcome = store.load(turn, block).await.map(|body| {
+            let outcome = store.load(permit, block).await.map(|body| {
                 let is_partial = block.size < store.layout().block_size;
                 if is_partial || !store.options.cache_partial_only {
                     // Without the reservation: the cache accounts for its own memory.
@@ -290,9 +290,9 @@ impl Store {
         });
     }
 
-    /// Waits for the turn of a fetch. A prefetch that a reader begins to wait for meanwhile becomes
+    /// Waits for the permit of a fetch. A prefetch that a reader begins to wait for meanwhile becomes
     /// as urgent as any other; one whose stream ends is given up.
-    async fn fetch_turn(&self, fetch: &mut Fetch, purpose: &Purpose) -> Option<Turn> {
+    async fn fetch_permit(&self, fetch: &mut Fetch, purpose: &Purpose) -> Option<DownloadPermit> {
         if let Purpose::Prefetch(stream, _) = purpose {
             let ended = async {
                 match stream {
@@ -303,7 +303,7 @@ impl Store {
             tokio::select! {
                 biased;
                 () = fetch.wanted() => {}
-                turn = self.bucket.download_turn(Lane::Ahead) => return Some(turn),
+                permit = self.bucket.download_permit(Priority::Ahead) => return Some(permit),
                 () = ended => {
                     if fetch.give_up() {
                         return None;
@@ -311,17 +311,17 @@ impl Store {
                 }
             }
         }
-        Some(self.bucket.download_turn(Lane::Demanded).await)
+        Some(self.bucket.download_permit(Priority::Demanded).await)
     }
 
     /// Loads a whole block from the bucket, or from where it is staged. Reserves no memory.
-    pub(super) async fn load(&self, turn: Turn, block: BlockKey) -> Result<Bytes> {
+    pub(super) async fn load(&self, permit: DownloadPermit, block: BlockKey) -> Result<Bytes> {
         if self.staging.as_ref().is_some_and(|staging| staging.contains(block))
             && let Some(body) = self.load_staged(block).await
         {
             return Ok(body);
         }
-        match self.bucket.fetch(turn, block).await {
+        match self.bucket.fetch(permit, block).await {
             // An earlier run, or another process, may have left it staged.
             Err(error @ Error::MissingBlock { .. }) => self.load_staged(block).await.ok_or(error),
             other => other,

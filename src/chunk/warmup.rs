@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
-use super::download_queue::Lane;
+use super::download_queue::Priority;
 use super::{BlockKey, BlockRange, ObjectStatus, Store, VolumeCache};
 use crate::error::{Error, Result};
 use crate::slice::SliceSize;
@@ -37,7 +37,9 @@ impl Store {
             let _reserved = self.budget.reserve(block.size as usize).await;
             let body = match self.block_cache.read(block, &(0..block.size)) {
                 Some(body) => Bytes::copy_from_slice(&body),
-                None => self.load(self.bucket.download_turn(Lane::Ahead).await, block).await?,
+                None => {
+                    self.load(self.bucket.download_permit(Priority::Ahead).await, block).await?
+                }
             };
             put_with_retry(cache, block, body).await?;
         }
