@@ -84,7 +84,7 @@ pub struct Supervisor {
     /// Servers that have been replaced, with the program of each, and standbys that failed.
     retired: Vec<(i32, Program)>,
     /// Failed standbys, and when to kill them.
-    doomed: Vec<(i32, Instant)>,
+    terminating: Vec<(i32, Instant)>,
     /// When servers died that never owned.
     deaths: VecDeque<Instant>,
     backoff: Duration,
@@ -110,7 +110,7 @@ struct Standby {
     requester: Option<(ClientId, u32)>,
     until: Instant,
     /// What failed, if it does not end before `until`.
-    doubt: &'static str,
+    failure: &'static str,
 }
 
 impl Supervisor {
@@ -122,7 +122,7 @@ impl Supervisor {
             server: None,
             standby: None,
             retired: Vec::new(),
-            doomed: Vec::new(),
+            terminating: Vec::new(),
             deaths: VecDeque::new(),
             backoff: Duration::ZERO,
             restart_at: Some(Instant::now()),
@@ -166,8 +166,8 @@ impl Supervisor {
 
     pub fn next_deadline(&self) -> Option<Instant> {
         let standby = self.standby.as_ref().map(|standby| standby.until);
-        let doomed = self.doomed.iter().map(|(_, at)| *at).min();
-        [self.restart_at, standby, doomed].into_iter().flatten().min()
+        let terminating = self.terminating.iter().map(|(_, at)| *at).min();
+        [self.restart_at, standby, terminating].into_iter().flatten().min()
     }
 
     /// Does what is due by the time.
@@ -178,13 +178,13 @@ impl Supervisor {
             self.start(now);
         }
         if self.standby.as_ref().is_some_and(|standby| standby.until <= now) {
-            let why = self.standby.as_ref().map_or("", |standby| standby.doubt);
+            let why = self.standby.as_ref().map_or("", |standby| standby.failure);
             self.fail_standby(keeper, why);
         }
-        for (pid, _) in self.doomed.iter().filter(|(_, at)| *at <= now) {
+        for (pid, _) in self.terminating.iter().filter(|(_, at)| *at <= now) {
             signal(*pid, Signal::SIGKILL);
         }
-        self.doomed.retain(|(_, at)| *at > now);
+        self.terminating.retain(|(_, at)| *at > now);
     }
 
     pub fn notice(&mut self, keeper: &mut Server, notice: Notice) {
@@ -199,7 +199,7 @@ impl Supervisor {
             }
             Notice::Left { pid } => {
                 if let Some(standby) = self.standby.as_mut().filter(|s| s.child.pid == pid) {
-                    standby.doubt = "it has left the keeper before it was ready";
+                    standby.failure = "it has left the keeper before it was ready";
                     standby.until = standby.until.min(Instant::now() + LEAVE_LIMIT);
                 }
             }
@@ -227,8 +227,8 @@ impl Supervisor {
             Ok(child) => {
                 log(&format!("process {} stands by to replace the server", child.pid));
                 let until = child.started + PREPARE_LIMIT;
-                let doubt = "it has not become ready in time";
-                self.standby = Some(Standby { child, program, requester, until, doubt });
+                let failure = "it has not become ready in time";
+                self.standby = Some(Standby { child, program, requester, until, failure });
             }
             Err(reason) => answer(keeper, requester, Err(reason)),
         }
@@ -238,7 +238,7 @@ impl Supervisor {
     pub fn ended(&mut self, keeper: &mut Server, status: WaitStatus) {
         let Some(pid) = status.pid().map(Pid::as_raw) else { return };
         self.retired.retain(|(retired, _)| *retired != pid);
-        self.doomed.retain(|(doomed, _)| *doomed != pid);
+        self.terminating.retain(|(terminating, _)| *terminating != pid);
         if self.standby.as_ref().is_some_and(|standby| standby.child.pid == pid) {
             return self.fail_standby(keeper, &format!("it {}", shown(status)));
         }
@@ -299,7 +299,7 @@ impl Supervisor {
             let (pid, program) = self.retired.swap_remove(at);
             log(&format!("process {pid} serves again: the program that replaced it does not"));
             if let Some(failed) = self.server.take() {
-                self.doom(failed.pid);
+                self.terminate(failed.pid);
             }
             self.server = Some(Child { pid, started: Instant::now(), has_owned: true });
             self.program = program;
@@ -315,7 +315,7 @@ impl Supervisor {
         let reason = format!("{file} does not replace the server: {why}");
         log(&reason);
         answer(keeper, standby.requester, Err(reason));
-        self.doom(standby.child.pid);
+        self.terminate(standby.child.pid);
         if self.is_ending {
             self.end_if_last();
         } else if self.server.is_none() && self.restart_at.is_none() && self.given_up.is_none() {
@@ -324,9 +324,9 @@ impl Supervisor {
     }
 
     /// Asks a process to end, and kills it later.
-    fn doom(&mut self, pid: i32) {
+    fn terminate(&mut self, pid: i32) {
         signal(pid, Signal::SIGTERM);
-        self.doomed.push((pid, Instant::now() + KILL_DELAY));
+        self.terminating.push((pid, Instant::now() + KILL_DELAY));
     }
 
     fn restart(&mut self, died: &Child) {
