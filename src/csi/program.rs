@@ -15,6 +15,7 @@ use tracing::{error, info, warn};
 
 use super::controller::Controller;
 use super::keeper::NodeKeeper;
+use super::launcher;
 use super::node::{NodeService, from_origin, limits};
 use super::proto::csi::controller_server::ControllerServer;
 use super::proto::csi::identity_server::IdentityServer;
@@ -36,7 +37,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Parses the arguments. Returns the exit code if there is nothing else to do.
+    /// Parses the arguments. Returns the exit code if there is nothing else to do, or if a child process
+    /// did it.
     pub fn begin() -> Result<Self, ExitCode> {
         let settings = Settings::try_parse().map_err(|error| {
             let _ = error.print();
@@ -44,6 +46,9 @@ impl Program {
         })?;
         settings.log().start();
         disable_core_dumps();
+        if settings.restart_after_crash && !launcher::is_launched() {
+            return Err(launcher::run());
+        }
         Ok(Self { settings })
     }
 
@@ -266,13 +271,13 @@ fn serve(socket: Socket, routes: Routes, admission: Admission, stop: Cancellatio
 }
 
 /// Signals that stop the program.
-struct Signals {
+pub(super) struct Signals {
     term: Signal,
     int: Signal,
 }
 
 impl Signals {
-    fn listen() -> Result<Self> {
+    pub fn listen() -> Result<Self> {
         let listen = |kind| {
             signal(kind)
                 .map_err(|error| Error::bad_input(format!("cannot listen for signals: {error}")))
@@ -281,7 +286,7 @@ impl Signals {
     }
 
     /// Waits for a signal and returns its name.
-    async fn next(&mut self) -> &'static str {
+    pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.term.recv() => "SIGTERM",
             _ = self.int.recv() => "SIGINT",

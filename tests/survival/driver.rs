@@ -131,6 +131,43 @@ fn pods_go_on_when_the_driver_is_killed_or_restarted() {
 }
 
 #[test]
+fn a_driver_that_crashes_starts_again_within_its_container() {
+    within(MOUNTED, || {
+        let mut node = Node::start();
+        let keeper = Keeper::start(&node);
+        assert!(node.stop());
+        let mut options = keeper.option().to_vec();
+        options.push("--restart-after-crash");
+        node.restart(&options);
+        let pv = node.publication("pvc-1", "one");
+        node.publish(&pv).unwrap();
+        let mut pod = Pod::start(&pv.target.join("f"));
+        let mut expected = String::new();
+        for round in 0..3 {
+            pod.append(&format!("round {round}"));
+            let _ = writeln!(expected, "round {round}");
+            let before = node.log().matches("serving at unix:").count();
+            let driver = child_of(node.pid());
+            Command::new("kill").arg("-9").arg(driver.to_string()).status().unwrap();
+            let serves_again = || node.log().matches("serving at unix:").count() > before;
+            assert!(poll(PATIENCE, serves_again), "{}", node.log());
+        }
+        pod.append("end");
+        expected.push_str("end\n");
+        assert_eq!(fs::read_to_string(pv.target.join("f")).unwrap(), expected);
+        drop(pod);
+        node.unpublish("pvc-1", &pv.target).unwrap();
+        assert!(node.stop(), "{}", node.log());
+    });
+}
+
+/// Returns the only child of a process.
+fn child_of(pid: u32) -> u32 {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    children.trim().parse().unwrap()
+}
+
+#[test]
 fn a_driver_that_is_replaced_stands_by_and_follows_if_the_new_one_dies() {
     within(MOUNTED, || {
         let mut node = Node::start();
