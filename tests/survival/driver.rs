@@ -12,13 +12,13 @@ use crate::support::fixture::PATIENCE;
 use crate::support::timeout::{MOUNTED, within};
 
 /// The keeper of a node.
-struct Keeper {
+pub struct Keeper {
     process: Child,
     socket: PathBuf,
 }
 
 impl Keeper {
-    fn start(node: &Node) -> Self {
+    pub fn start(node: &Node) -> Self {
         let socket = node.path("keeper/k.sock");
         let mut keeper = Self { process: spawn(&socket), socket };
         keeper.wait();
@@ -29,7 +29,7 @@ impl Keeper {
         assert!(poll(PATIENCE, || self.socket.exists()), "the keeper does not start");
     }
 
-    fn option(&self) -> [&str; 2] {
+    pub fn option(&self) -> [&str; 2] {
         ["--keeper", self.socket.to_str().unwrap()]
     }
 

@@ -171,7 +171,12 @@ impl VolumeCache {
         let Backend::Disks(disks) = &self.backend else { return Ok(()) };
         let disks: Vec<_> = disks.all().cloned().collect();
         let synced = spawn_blocking(move || {
-            disks.iter().fold(Ok(()), |all, disk| all.and(disk.sync_staged(&blocks)))
+            let mut outcome = Ok(());
+            // A failure of one disk does not stop the others.
+            for disk in &disks {
+                outcome = outcome.and(disk.sync_staged(&blocks));
+            }
+            outcome
         });
         let synced =
             synced.await.map_err(|lost| Error::lost_task("syncing staged blocks", &lost))?;
