@@ -218,11 +218,11 @@ impl Mount {
         let backups = backups
             .map(|options| Backups::start(Arc::clone(meta), overrides, options, &registry))
             .transpose()?;
-        let _metrics_server = listener.map(|listener| serve_metrics(listener, registry));
+        let metrics_server = listener.map(|listener| serve_metrics(listener, registry));
         if let Some(keeper) = &keeper {
             keeper.keep(&mounted);
         }
-        Ok(ServedMount { mounted, volume, cache, keeper, backups, _metrics_server })
+        Ok(ServedMount { mounted, volume, cache, keeper, backups, _metrics_server: metrics_server })
     }
 
     /// Listens for metrics requests. A failure is only logged: the mount works without metrics.

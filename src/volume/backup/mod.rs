@@ -110,7 +110,6 @@ impl Backup {
             let is_due = !matches!(outcome, Ok(Outcome::NotDue));
             self.last_duration.set(if is_due { started.elapsed().as_secs_f64() } else { 0.0 });
             match outcome {
-                Ok(Outcome::NotDue) => {}
                 Ok(Outcome::Made(place)) => info!(volume, "backed up the metadata to {place}"),
                 Ok(Outcome::TooManyInodes(inodes)) if !is_skipped => {
                     is_skipped = true;
@@ -121,7 +120,7 @@ impl Backup {
                         self.options.interval
                     );
                 }
-                Ok(Outcome::TooManyInodes(_)) => {}
+                Ok(Outcome::NotDue | Outcome::TooManyInodes(_)) => {}
                 Err(error) => warn!(volume, %error, "cannot back up the metadata"),
             }
         }
