@@ -104,7 +104,8 @@ impl Program {
         let driver = serve(socket, routes, admission.clone(), stop.clone());
         let registration = settings
             .registrar(registration_error)
-            .map(|(registrar, path)| Ok::<_, Error>((Socket::listen(&path)?, registrar)));
+            // This process serves the mounts: who else registers belongs to the process before.
+            .map(|(registrar, path)| Ok::<_, Error>((Socket::replace(&path)?, registrar)));
         let registration = match registration.transpose()? {
             Some((socket, registrar)) => {
                 let routes = Routes::new(RegistrationServer::new(registrar));
