@@ -162,6 +162,8 @@ clusterDomain: cluster.local
 resolvConf: $STATE/resolv.conf
 volumePluginDir: $STATE/plugins
 volumeStatsAggPeriod: 5s
+# The conditions of volumes become events of pods.
+featureGates: {CSIVolumeHealth: true}
 maxPods: 250
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%}
 imageGCHighThresholdPercent: 100
@@ -224,6 +226,7 @@ install_driver() {
   start_dns
   kubectl -n jfs-demo rollout status deployment --timeout=120s >/dev/null
   kubectl -n kube-system rollout status deployment/jfs-csi-controller --timeout=180s >/dev/null
+  rolled_out
   # With OnDelete, a DaemonSet has no rollout status.
-  kubectl -n kube-system wait --for=condition=Ready pod -l "$NODE_PODS" --timeout=120s >/dev/null
+  kubectl -n kube-system wait --for=condition=Ready pod -l "$KEEPER_PODS" --timeout=120s >/dev/null
 }

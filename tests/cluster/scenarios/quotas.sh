@@ -33,6 +33,15 @@ removing_files_makes_space_again() {
   within user 'dd if=/dev/zero of=/data/h bs=1M count=9'
 }
 
+a_full_quota_is_an_event_of_the_pod() {
+  claim full 10Mi
+  pod user full
+  ready user
+  if within user 'dd if=/dev/zero of=/data/f bs=1M count=20'; then fail "20 MiB went into a claim of 10 MiB"; fi
+  expect_event user VolumeConditionAbnormal
+  contains "the event" "$(events user | grep VolumeConditionAbnormal)" "full: no space left"
+}
+
 kubelet_reports_the_usage_of_a_volume() {
   claim counted 50Mi
   pod user counted
