@@ -342,3 +342,22 @@ another_process() { [ -n "$(node_process)" ] && [ "$(node_process)" != "$1" ]; }
 
 # says WORD: whether the pod `user` has this word in its /tmp/now.
 says() { [ "$(within user 'cat /tmp/now')" = "$1" ]; }
+
+# rules_of ROLE...: prints verbs, groups and kinds that roles allow, without `get` where they allow `list`.
+rules_of() {
+  kubectl -n kube-system get "$@" -o json | jq -r '.items[].rules[] | .verbs as $verbs | .apiGroups[] as $group | .resources[] as $kind
+    | $verbs[] | select(. != "get" or ($verbs | index("list") | not)) | "\(.) \($group) \($kind)"' | sort -u
+}
+
+# attributes_class NAME PARAMETERS: creates a VolumeAttributesClass, named after NAME and the scenario's namespace.
+attributes_class() {
+  MADE+=("volumeattributesclass/$1-$ns")
+  kubectl apply -f - >/dev/null <<EOF
+apiVersion: storage.k8s.io/v1
+kind: VolumeAttributesClass
+metadata: {name: $1-$ns}
+driverName: csi.juicefs.com
+parameters: {$2}
+EOF
+}
+has_attributes_class() { [ "$(k get pvc "$1" -o jsonpath='{.status.currentVolumeAttributesClassName}')" = "$2" ]; }

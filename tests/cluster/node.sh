@@ -184,7 +184,8 @@ start_node() {
   start etcd etcd --data-dir "$STATE/etcd" --unsafe-no-fsync
   start names dnsmasq --keep-in-foreground --conf-file=/dev/null --user=root --no-resolv --no-hosts --bind-interfaces \
     --listen-address="$NODE_ADDRESS" --local=/cluster.local/ --hostsdir="$STATE/names"
-  start apiserver kube-apiserver --etcd-servers=http://127.0.0.1:2379 --advertise-address="$NODE_ADDRESS" \
+  # The newest sidecars that are available use the beta version of VolumeAttributesClass.
+  start apiserver kube-apiserver --runtime-config=storage.k8s.io/v1beta1=true --etcd-servers=http://127.0.0.1:2379 --advertise-address="$NODE_ADDRESS" \
     --service-cluster-ip-range="$SERVICE_RANGE" --allow-privileged=true --authorization-mode=Node,RBAC \
     --enable-admission-plugins=NodeRestriction --kubelet-preferred-address-types=InternalIP \
     --client-ca-file="$STATE/pki/ca.crt" --tls-cert-file="$STATE/pki/server.crt" --tls-private-key-file="$STATE/pki/server.key" \

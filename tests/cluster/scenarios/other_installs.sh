@@ -36,6 +36,26 @@ the_registrar_overlay_registers_the_driver() { # at most 480 s
   k delete pod,pvc --all --timeout=90s >/dev/null
 }
 
+an_attributes_class_changes_the_limits_of_a_volume_in_use() { # at most 480 s
+  # In these versions of the sidecars it is behind a gate.
+  kubectl -n kube-system get deployment jfs-csi-controller -o json | jq '(.spec.template.spec.containers[]
+    | select(.name == "csi-provisioner" or .name == "csi-resizer").args) += ["--feature-gates=VolumeAttributesClass=true"]' |
+    kubectl replace -f - >/dev/null
+  kubectl -n kube-system rollout status deployment/jfs-csi-controller --timeout=180s >/dev/null
+  attributes_class few 'inodes: "4"'
+  attributes_class many 'inodes: "100"'
+  CLAIM="volumeAttributesClassName: few-$ns" claim limited 10Mi
+  pod user limited
+  ready user
+  if within user 'for i in 1 2 3 4 5 6; do touch /data/$i || exit 1; done'; then fail "six files are in a volume with room for four"; fi
+  k patch pvc limited -p "{\"spec\":{\"volumeAttributesClassName\":\"many-$ns\"}}" >/dev/null
+  until_true "the new class" 120 has_attributes_class limited "many-$ns"
+  until_true "room for more files" 150 within user 'for i in 1 2 3 4 5 6; do touch /data/$i || exit 1; done'
+  k delete pod,pvc --all --timeout=90s >/dev/null
+  kubectl apply -k "$PROJECT/deploy/kubernetes" >/dev/null
+  kubectl -n kube-system rollout status deployment/jfs-csi-controller --timeout=180s >/dev/null
+}
+
 uninstalling_the_driver_under_a_pod_leaves_nobody_waiting() { # at most 600 s
   claim left 10Mi
   MOUNT=', mountPropagation: HostToContainer' \
