@@ -150,9 +150,8 @@ impl Program {
         if let Some(keeper) = keeper.filter(|_| is_asked_to_yield) {
             tokio::select! {
                 _ = signals.next() => {}
-                taken_over = keeper.stand_by() => {
-                    taken_over?;
-                    info!("the process that took over is gone: serving again");
+                serves_again = keeper.stand_by() => {
+                    serves_again?;
                     return Err(run_again());
                 }
             }
