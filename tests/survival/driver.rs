@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use crate::csi::{Node, mounts_below};
-use crate::support::command::{kill_group, poll};
+use crate::support::command::{kill_group, poll, run};
 use crate::support::fixture::PATIENCE;
 use crate::support::timeout::{MOUNTED, within};
 
@@ -222,6 +222,60 @@ fn a_keeper_that_comes_back_holds_the_mounts_again() {
         assert_eq!(fs::read(pv.target.join("f")).unwrap(), b"before\nafter\n");
         drop(pod);
         node.unpublish("pvc-1", &pv.target).unwrap();
+    });
+}
+
+/// As in a rollout whose new pod starts while the keeper is being replaced: the driver that still
+/// serves goes on.
+#[test]
+fn a_driver_that_starts_beside_another_and_is_refused_leaves_its_mounts_alone() {
+    within(MOUNTED, || {
+        let node = Node::start();
+        let one = node.publication("pvc-1", "one");
+        node.publish(&one).unwrap();
+        let mounted = mounts_below(&node.path("state"));
+        assert_eq!(mounted.len(), 1);
+        let mut second = Command::new(env!("CARGO_BIN_EXE_jfs-csi"));
+        second.args(["--endpoint", node.path("csi.sock").to_str().unwrap(), "--nodeid", "node-1"]);
+        second.args(["--http", "127.0.0.1:0", "--health", "127.0.0.1:0", "--state-dir"]);
+        second.arg(node.path("state"));
+        let refused = run(second, PATIENCE).refused();
+        let said = refused.stderr + &refused.stdout;
+        assert!(said.contains("another process is listening"), "{said}");
+        assert_eq!(mounts_below(&node.path("state")), mounted);
+        // Another pod gets the same volume, and not an empty directory.
+        let two = node.publication("pvc-1", "two");
+        node.publish(&two).unwrap();
+        fs::write(one.target.join("f"), "text").unwrap();
+        assert_eq!(fs::read(two.target.join("f")).unwrap(), b"text");
+    });
+}
+
+/// A new driver that cannot serve a volume waits, for hours maybe, until no other one serves.
+#[test]
+fn a_volume_that_was_published_while_the_next_driver_waited_goes_on() {
+    within(MOUNTED, || {
+        let mut node = Node::start();
+        let keeper = Keeper::start(&node);
+        assert!(node.stop());
+        let [option, socket] = keeper.option();
+        node.restart(&[option, socket, "--allow-mount-options=suid"]);
+        let mut refused = node.publication("pvc-1", "one");
+        refused.flags = vec!["suid".to_owned()];
+        node.publish(&refused).unwrap();
+        let mut old = node.surge(&keeper.option());
+        let waits = || node.log().contains("waiting until no other process serves");
+        assert!(poll(PATIENCE, waits), "{}", node.log());
+        let late = node.publication("pvc-2", "two");
+        node.publish(&late).unwrap();
+        let mut pod = Pod::start(&late.target.join("f"));
+        pod.append("before");
+        kill_group(&mut old);
+        pod.append("after");
+        assert!(poll(PATIENCE, || node.is_ready()), "{}", node.log());
+        assert_eq!(fs::read(late.target.join("f")).unwrap(), b"before\nafter\n");
+        drop(pod);
+        node.unpublish("pvc-2", &late.target).unwrap();
     });
 }
 
