@@ -37,10 +37,13 @@ the_registrar_overlay_registers_the_driver() { # at most 480 s
 }
 
 an_attributes_class_changes_the_limits_of_a_volume_in_use() { # at most 480 s
-  # In these versions of the sidecars it is behind a gate.
-  kubectl -n kube-system get deployment jfs-csi-controller -o json | jq '(.spec.template.spec.containers[]
-    | select(.name == "csi-provisioner" or .name == "csi-resizer").args) += ["--feature-gates=VolumeAttributesClass=true"]' |
-    kubectl replace -f - >/dev/null
+  # In these versions of the sidecars it is behind a gate, and a change comes without a Secret, so the controller gets
+  # one as with `controller.fileSystems` of the chart.
+  kubectl -n kube-system get deployment jfs-csi-controller -o json | jq '.spec.template.spec |= (
+    (.containers[] | select(.name == "csi-provisioner" or .name == "csi-resizer").args) += ["--feature-gates=VolumeAttributesClass=true"]
+    | (.containers[] | select(.name == "jfs-csi")) |= (.args += ["--secrets-dir=/secrets"]
+      | .volumeMounts += [{name: "secret", mountPath: "/secrets/juicefs-secret", readOnly: true}])
+    | .volumes += [{name: "secret", secret: {secretName: "juicefs-secret"}}])' | kubectl replace -f - >/dev/null
   kubectl -n kube-system rollout status deployment/jfs-csi-controller --timeout=180s >/dev/null
   attributes_class few 'inodes: "4"'
   attributes_class many 'inodes: "100"'
