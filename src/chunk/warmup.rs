@@ -26,7 +26,7 @@ pub struct CacheCoverage {
 
 impl Store {
     /// Caches the blocks that hold a range of a slice, one after the other. Returns
-    /// [`Error::NoSpace`] if the cache does not take one.
+    /// [`Error::Exhausted`] if the cache does not take one.
     pub async fn warm_up(&self, slice: SliceSize, range: Range<u32>) -> Result<()> {
         let Some(cache) = &self.cache else { return Err(Error::NotSupported) };
         for BlockRange { block, .. } in self.layout().block_ranges(slice, range) {
@@ -108,7 +108,9 @@ async fn put_with_retry(cache: &VolumeCache, block: BlockKey, body: Bytes) -> Re
             return Ok(());
         }
         if started.elapsed() > CACHE_TIMEOUT {
-            return Err(Error::NoSpace);
+            let cause =
+                "the cache takes no more blocks: --cache-size or --free-space-ratio is reached";
+            return Err(Error::Exhausted(cause.to_owned()));
         }
         sleep(RETRY_DELAY).await;
     }

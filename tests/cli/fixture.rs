@@ -67,7 +67,8 @@ impl CliFixture {
     /// Runs `mount` in the background.
     #[track_caller]
     pub fn mount(&self, words: &[&str]) -> Finished {
-        let common = ["mount", "-d", "--log", "log", "--cache-dir", "cache"];
+        let common =
+            ["mount", "-d", "--log", "log", "--cache-dir", "cache", "--free-space-ratio", "0.01"];
         self.run(&[&common, words].concat())
     }
 

@@ -168,6 +168,7 @@ impl Fixture {
         let (cache, log) = (point.with_extension("cache"), point.with_extension("log"));
         let mut command = ours();
         command.args(["mount", "--no-usage-report", "--no-syslog", "--backup-meta", "0"]);
+        command.args(["--free-space-ratio", "0.01"]);
         if !options.contains(&"--cache-dir") {
             command.arg("--cache-dir").arg(cache);
         }

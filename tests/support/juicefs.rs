@@ -93,7 +93,9 @@ impl Volume {
         let point = folder.join(format!("mnt{number}"));
         let (cache, log) = (point.with_extension("cache"), point.with_extension("log"));
         let mut command = command(&["--no-agent", "mount", "--no-usage-report", "--no-syslog"]);
-        command.args(["--backup-meta", "0", "--cache-dir"]).arg(cache);
+        command
+            .args(["--backup-meta", "0", "--free-space-ratio", "0.01", "--cache-dir"])
+            .arg(cache);
         command.args(options).arg(&self.url).arg(&point);
         let mount = Mount::start(command, &point, &log);
         // The kernel shows the mount before the client serves it, and a client that is unmounted in

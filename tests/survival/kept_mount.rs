@@ -37,6 +37,7 @@ impl KeptMount {
         }
         command.arg(server.get_program());
         command.args(["mount", "--no-usage-report", "--no-syslog", "--backup-meta", "0"]);
+        command.args(["--free-space-ratio", "0.01"]);
         command.args(["--no-bgjob", "--metrics", "127.0.0.1:0", "--cache-dir"]);
         command.arg(folder.join("kept.cache")).args(options).arg(fixture.url()).arg(&point);
         let mount = Mount::start(command, &point, &log);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -42,6 +42,8 @@ struct Warmup<'a> {
     threads: usize,
     progress: &'a Progress,
     failures: AtomicU64,
+    /// The cache took no more blocks. The next ones would only wait for it in vain.
+    is_cache_full: AtomicBool,
     slices: AtomicU64,
     missing: AtomicU64,
     locations: Mutex<BTreeMap<String, u64>>,
@@ -88,6 +90,7 @@ impl ControlContext {
             threads: request.threads.into(),
             progress,
             failures: AtomicU64::new(0),
+            is_cache_full: AtomicBool::new(false),
             slices: AtomicU64::new(0),
             missing: AtomicU64::new(0),
             locations: Mutex::default(),
@@ -205,7 +208,12 @@ impl Warmup<'_> {
         let (store, range) = (&self.context.store, 0..slice.size);
         match self.action {
             CacheAction::Warm => {
+                if self.is_cache_full.load(Ordering::Relaxed) {
+                    return;
+                }
                 if let Err(error) = store.warm_up(slice, range).await {
+                    let is_full = matches!(error, Error::Exhausted(_));
+                    self.is_cache_full.fetch_or(is_full, Ordering::Relaxed);
                     self.failed(|| {
                         warn!(ino = ino.0, slice = slice.id.0, %error, "cannot warm a slice");
                     });
