@@ -131,7 +131,8 @@ keeper_process() { pgrep -f -- '^/usr/bin/jfs-keeper'; }
 node_pod() { kubectl -n kube-system get pod -l "$NODE_PODS" -o jsonpath='{.items[0].metadata.name}'; }
 
 # The process id of the node's driver, as seen here.
-node_process() { pgrep -f -- '^/usr/bin/jfs-csi --mode=node'; }
+# A launcher has the same words; the driver is its child.
+node_process() { pgrep -n -f -- '^/usr/bin/jfs-csi --mode=node'; }
 
 registered() { [ "$(kubectl get csinode "$NODE" -o jsonpath='{.spec.drivers[*].name}')" = csi.juicefs.com ]; }
 

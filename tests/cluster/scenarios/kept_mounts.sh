@@ -3,7 +3,7 @@
 a_rollout_of_the_driver_costs_a_writer_no_error_no_line_and_no_lock() { # at most 420 s
   claim kept 50Mi
   journal kept
-  protected || fail "the volume is not protected"
+  until_true "protection" 60 protected
   kubectl -n kube-system rollout restart daemonset/jfs-csi-node >/dev/null
   rolled_out
   journal_goes_on "a rollout of the driver"
