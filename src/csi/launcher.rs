@@ -32,8 +32,12 @@ const MAX_CRASHES: u32 = 8;
 /// Whether this process was started by a launcher. Such a process stops when its launcher dies.
 pub fn is_launched() -> bool {
     let launched = std::env::var_os(LAUNCHED).is_some();
-    if launched && let Err(error) = prctl::set_pdeathsig(Signal::SIGTERM) {
-        warn!(%error, "this process will not notice the end of its launcher");
+    if launched {
+        // Otherwise lists of processes show `exe`, the name by which the launcher starts it.
+        let _ = prctl::set_name(c"jfs-csi");
+        if let Err(error) = prctl::set_pdeathsig(Signal::SIGTERM) {
+            warn!(%error, "this process will not notice the end of its launcher");
+        }
     }
     launched
 }

@@ -1,7 +1,7 @@
 //! The server as a child of the keeper, on hosts without Kubernetes.
 //!
-//! The keeper starts the server, restarts it when it dies, ends when it ends by itself, and replaces it
-//! by another program: that is started beside it as the *standby*, which connects, prepares and asks. If
+//! The keeper starts the server, restarts it when it dies, ends when it ends by itself or has failed to
+//! mount, and replaces it by another program: that is started beside it as the *standby*, which connects, prepares and asks. If
 //! it becomes the owner, it is the server; the one before is *retired* and ends, or waits as a spare.
 //! Otherwise the server serves on, and whoever asked for the upgrade is told why.
 
@@ -26,7 +26,7 @@ use super::server::{Notice, Server, log};
 /// Environment variable that tells a server where its keeper listens.
 pub const SOCKET_VARIABLE: &str = "JFS_KEEPER_SOCKET";
 
-/// A server that dies this often within this time, and never owns, is not started again.
+/// A server that is killed this often within this time, and never serves, is not started again.
 const MAX_DEATHS: usize = 5;
 const DEATH_WINDOW: Duration = Duration::from_secs(30);
 /// Before the second restart; doubles up to the longest.
@@ -85,7 +85,7 @@ pub struct Supervisor {
     retired: Vec<(i32, Program)>,
     /// Failed standbys, and when to kill them.
     terminating: Vec<(i32, Instant)>,
-    /// When servers died that never owned.
+    /// When servers died that never served.
     deaths: VecDeque<Instant>,
     backoff: Duration,
     restart_at: Option<Instant>,
@@ -246,9 +246,11 @@ impl Supervisor {
             return self.end_if_last();
         };
         log(&format!("the server, process {pid}, {}", shown(status)));
-        if self.is_ending || matches!(status, WaitStatus::Exited(_, 0)) {
+        let holds_mounts = keeper.held() > 0;
+        let has_failed = !holds_mounts && matches!(status, WaitStatus::Exited(..));
+        if self.is_ending || has_failed || matches!(status, WaitStatus::Exited(_, 0)) {
             self.end(exit_status(status));
-        } else if server.has_owned {
+        } else if server.has_owned && holds_mounts {
             self.deaths.clear();
             self.restart(&server);
         } else {

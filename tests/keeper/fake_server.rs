@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use jfs::keeper::supervise::SOCKET_VARIABLE;
 use jfs::keeper::{KeeperClient, KeeperEvent};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::fixture::{content, memory};
 
@@ -68,6 +70,9 @@ fn serve() {
     if server.behaviour() == "die" {
         exit(7);
     }
+    if server.behaviour() == "crash" {
+        kill(Pid::this(), Signal::SIGKILL).unwrap();
+    }
     let (keeper, mut events) = KeeperClient::connect(&socket, &server.name).unwrap();
     if server.behaviour() == "decline" {
         keeper.decline("no store can be opened").unwrap();
@@ -88,6 +93,7 @@ fn serve() {
             _ => {}
         }
         match events.try_recv() {
+            Ok(KeeperEvent::Yours) if server.behaviour() == "mount nothing" => exit(12),
             Ok(KeeperEvent::Yours) => {
                 if keeper.get("mount").unwrap().is_none() {
                     let text = format!("mounted by {}", std::process::id());

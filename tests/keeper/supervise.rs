@@ -109,10 +109,20 @@ fn a_server_that_ends_by_itself_ends_the_keeper() {
     assert_eq!(supervised.lines().iter().filter(|(_, _, what)| what == "started").count(), 1);
 }
 
+/// Nothing is mounted that another try would save, and its error is for the caller.
+#[test]
+fn a_server_that_fails_to_mount_ends_the_keeper_with_its_status() {
+    for (behaviour, status) in [("die", 7), ("mount nothing", 12)] {
+        let mut supervised = Supervised::by_jfs_keeper(behaviour);
+        assert_eq!(supervised.keeper.ended().code(), Some(status));
+        assert_eq!(supervised.lines().len(), 1, "{behaviour}");
+    }
+}
+
 #[test]
 fn a_server_that_never_serves_is_given_up() {
-    let mut supervised = Supervised::by_jfs_keeper("die");
-    assert_eq!(supervised.keeper.ended().code(), Some(7));
+    let mut supervised = Supervised::by_jfs_keeper("crash");
+    assert_eq!(supervised.keeper.ended().code(), Some(128 + 9));
     assert_eq!(supervised.lines().len(), 5);
     supervised.keeper.logged("giving up: the server has died 5 times without serving");
 }
