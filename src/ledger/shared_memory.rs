@@ -64,6 +64,23 @@ impl SharedMemory {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
     }
 
+    /// Where a word lies, for memory that others write as bytes.
+    pub fn pointer(&self, word: usize) -> *mut u8 {
+        debug_assert!(word < self.words);
+        self.base.as_ptr().wrapping_add(word).cast()
+    }
+
+    /// Reads two words without taking memory for them, as looking at the mapping would.
+    pub fn read_words(&self, word: usize) -> io::Result<[u64; 2]> {
+        let mut bytes = [0; 2 * WORD];
+        let length = rustix::io::pread(&self.file, &mut bytes, (word * WORD) as u64)?;
+        let [a, b, c, d, e, f, g, h, rest @ ..] = bytes;
+        match length == bytes.len() {
+            true => Ok([[a, b, c, d, e, f, g, h], rest].map(u64::from_ne_bytes)),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
     /// Opens the file once more: a lock on it is released when this process ends, although others
     /// still hold the memory.
     pub fn reopen(&self) -> io::Result<File> {
