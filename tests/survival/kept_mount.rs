@@ -1,5 +1,6 @@
 //! A mount under a keeper, and how its server is killed and replaced.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -16,8 +17,41 @@ use crate::support::mount::Mount;
 /// Lines that every server writes to the log once it serves.
 const SERVING: &str = "is mounted at";
 
+/// What a server writes to the log that finds the requests of the one before in memory.
+const FOUND: &str = "requests that another process received are handled again";
+
+thread_local! {
+    static HAS_RESEND: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Runs a test body as if the kernel could not send requests again, as before Linux 6.9.
+pub fn masked(body: impl FnOnce()) {
+    HAS_RESEND.set(false);
+    body();
+    HAS_RESEND.set(true);
+}
+
+/// Generates tests that run each body, a `fn(&Fixture)`, as on a kernel that cannot send requests
+/// again.
+#[macro_export]
+macro_rules! without_resend {
+    ($($body:ident),* $(,)?) => {
+        mod without_resend {
+            $(
+                #[test]
+                fn $body() {
+                    use $crate::kept_mount::masked;
+                    use $crate::support::fixture::{Fixture, with};
+                    with(Fixture::redis, |fixture| masked(|| super::$body(fixture)));
+                }
+            )*
+        }
+    };
+}
+
 pub struct KeptMount {
     mount: Mount,
+    has_resend: bool,
 }
 
 impl KeptMount {
@@ -35,12 +69,16 @@ impl KeptMount {
                 None => command.env_remove(name),
             };
         }
+        let has_resend = HAS_RESEND.get();
+        if !has_resend {
+            command.env("JFS_NO_RESEND", "1");
+        }
         command.arg(server.get_program());
         command.args(["mount", "--no-usage-report", "--no-syslog", "--backup-meta", "0"]);
         command.args(["--no-bgjob", "--metrics", "127.0.0.1:0", "--cache-dir"]);
         command.arg(folder.join("kept.cache")).args(options).arg(fixture.url()).arg(&point);
         let mount = Mount::start(command, &point, &log);
-        let kept = Self { mount };
+        let kept = Self { mount, has_resend };
         kept.wait_for_servers(1);
         kept
     }
@@ -105,6 +143,8 @@ impl KeptMount {
 
     #[track_caller]
     pub fn unmount(self) {
+        let is_found = self.log().contains(FOUND);
+        assert_eq!(is_found, !self.has_resend && self.servers() > 1, "{}", self.log());
         self.mount.unmount();
     }
 

@@ -7,10 +7,16 @@ use std::os::unix::fs::FileExt;
 use nix::errno::Errno;
 
 use crate::kept_mount::KeptMount;
-use crate::on_both;
 use crate::support::fixture::Fixture;
+use crate::{on_both, without_resend};
 
 on_both! {
+    a_lost_write_is_reported_to_everyone_who_has_the_file_open,
+    a_hand_over_loses_nothing,
+    every_acknowledged_line_is_there_once,
+}
+
+without_resend! {
     a_lost_write_is_reported_to_everyone_who_has_the_file_open,
     a_hand_over_loses_nothing,
     every_acknowledged_line_is_there_once,
