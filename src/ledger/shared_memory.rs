@@ -72,13 +72,12 @@ impl SharedMemory {
 
     /// Reads two words without taking memory for them, as looking at the mapping would.
     pub fn read_words(&self, word: usize) -> io::Result<[u64; 2]> {
-        let mut bytes = [0; 2 * WORD];
-        let length = rustix::io::pread(&self.file, &mut bytes, (word * WORD) as u64)?;
-        let [a, b, c, d, e, f, g, h, rest @ ..] = bytes;
-        match length == bytes.len() {
-            true => Ok([[a, b, c, d, e, f, g, h], rest].map(u64::from_ne_bytes)),
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        let mut words = [[0; WORD]; 2];
+        let length = rustix::io::pread(&self.file, words.as_flattened_mut(), (word * WORD) as u64)?;
+        if length != 2 * WORD {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        Ok(words.map(u64::from_ne_bytes))
     }
 
     /// Opens the file once more: a lock on it is released when this process ends, although others

@@ -112,7 +112,7 @@ mod tests {
     fn the_data_of_a_received_write_begins_on_a_page() {
         let layout = Layout::new(132 << 10).unwrap();
         let class = &layout.classes[Layout::LARGE];
-        assert!((0..4).all(|slot| (class.message(slot) * WORD + BEFORE_DATA) % PAGE == 0));
+        assert!((0..4).all(|slot| (class.message(slot) * WORD + BEFORE_DATA).is_multiple_of(PAGE)));
     }
 
     #[test]

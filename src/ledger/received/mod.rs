@@ -187,6 +187,7 @@ impl ReceivedRequests {
     }
 
     /// Frees a slot whose message has its reply.
+    #[allow(clippy::needless_pass_by_value, reason = "the caller must not use the slot any more")]
     pub fn free(&self, slot: MessageSlot) {
         let mut state = self.state.lock();
         if state.has_left {
@@ -239,24 +240,19 @@ impl ReceivedRequests {
     /// Gives the memory of free slots back, except for the first ones.
     fn release_memory(&self, class: usize, slots: &mut FreeSlots) {
         let class = &self.layout.classes[class];
-        let mut from = class.kept();
-        let mut end = from;
-        for slot in from..=slots.touched {
-            if slot < slots.touched && slots.free.contains(&slot) {
-                continue;
-            }
-            let bytes = class.bytes(from..slot);
-            if from < slot {
+        let (kept, touched) = (class.kept(), slots.touched);
+        let used: Vec<u32> = (kept..touched).filter(|slot| !slots.free.contains(slot)).collect();
+        let mut from = kept;
+        for end in used.iter().copied().chain([touched]) {
+            let bytes = class.bytes(from..end.max(from));
+            if !bytes.is_empty() {
                 let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 // It is only memory; if this fails, it stays taken.
                 let _ = fallocate(&self.memory, punch, bytes.start, bytes.end - bytes.start);
             }
-            from = slot + 1;
-            if slot < slots.touched {
-                end = from;
-            }
+            from = end + 1;
         }
-        slots.touched = end;
+        slots.touched = used.last().map_or(kept, |last| last + 1);
     }
 
     /// Copies a message into a free slot, its first word last.
