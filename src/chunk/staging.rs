@@ -1,9 +1,13 @@
-//! Staging (writeback): blocks count as stored once they are on disk, and are uploaded later.
+//! Staging (writeback): blocks count as stored once they are in a file, and are uploaded later.
+//!
+//! `close` does not wait for the disk. `fsync` does, and everything staged is synced soon after, in
+//! groups ([`unsynced`]): only a crash of the machine within that time loses blocks.
 //!
 //! A block leaves the staging directory only after it has arrived in the bucket. After a crash, the
 //! next run finds it and uploads it again, which is harmless if it was already there.
 
 mod queue;
+mod unsynced;
 mod uploader;
 
 use std::sync::Arc;
@@ -19,6 +23,7 @@ use super::cache::VolumeCache;
 use super::{BlockKey, Writeback};
 use crate::error::{Error, Result};
 use queue::UploadQueue;
+use unsynced::Unsynced;
 pub use uploader::LoadedBlock;
 
 /// How long to wait for a disk that does not respond.
@@ -30,6 +35,7 @@ pub struct Staging {
     /// `None` stages nothing, but still uploads blocks that an earlier run left.
     rules: Option<Writeback>,
     queue: UploadQueue,
+    unsynced: Unsynced,
     /// Whether the blocks that an earlier run left are in the queue.
     is_listed: AtomicBool,
     /// Notified when a block becomes due or leaves the queue.
@@ -55,6 +61,7 @@ impl Staging {
             cache,
             rules,
             queue: UploadQueue::new(delay),
+            unsynced: Unsynced::default(),
             is_listed: AtomicBool::new(false),
             changed: Notify::new(),
             clock: Box::new(clock),
@@ -79,7 +86,9 @@ impl Staging {
                 key: format!("{block:?}"),
                 cause: "the disk does not respond".to_owned(),
             })
-        })
+        })?;
+        self.unsynced.add(block);
+        Ok(())
     }
 
     /// Counts and logs a block that could not be staged.
@@ -108,6 +117,7 @@ impl Staging {
     }
 
     fn forget(&self, block: BlockKey) {
+        self.unsynced.remove(block);
         if self.queue.remove(block) {
             self.changed.notify_waiters();
         }

@@ -121,11 +121,12 @@ impl Store {
         });
         if let Some(staging) = &store.staging {
             let (uploader, closing) = (Arc::clone(staging), store.closing.clone());
-            let run = uploader.run(Arc::downgrade(&store));
+            let (run, synced) = (uploader.run(Arc::downgrade(&store)), Arc::clone(staging));
             store.spawn(async move {
                 tokio::select! {
                     () = closing.cancelled() => {}
                     () = run => {}
+                    () = synced.sync_in_background() => {}
                 }
             });
         }
@@ -173,9 +174,19 @@ impl Store {
         }
     }
 
+    /// Returns when all stored blocks survive a crash of this machine.
+    pub async fn sync_staged(&self) -> Result<()> {
+        match &self.staging {
+            Some(staging) => staging.sync().await,
+            None => Ok(()),
+        }
+    }
+
     /// Ends all background work. Blocks that are staged and not uploaded by then stay staged. Reads
     /// and writes still work afterwards, but none of their tasks outlives its caller.
     pub async fn close(&self) {
+        // A failure is logged.
+        let _ = self.sync_staged().await;
         self.closing.cancel();
         self.tasks.close();
         if tokio::time::timeout(CLOSE_TIMEOUT, self.tasks.wait()).await.is_err() {

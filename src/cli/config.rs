@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use crate::cli::confirm::confirm;
+use crate::cli::meta_url::VolumeUrl;
 use crate::meta::record::version::Version;
 use crate::meta::record::{SessionInfo, Setting};
 use crate::meta::{Meta, Options};
@@ -16,10 +17,17 @@ use crate::options::storage::{Bucket, StorageOptions};
 use crate::volume::storage::Overrides;
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  Show the setting:
+    jfs-mount config redis://localhost/1
+  Limit the volume to 10 TiB and 100 million files:
+    jfs-mount config redis://localhost/1 --capacity 10T --inodes 100000000
+  Change the keys of the object storage; mounts use them at once:
+    jfs-mount config redis://localhost/1 --access-key ID --secret-key KEY")]
 pub struct Config {
-    /// Address of the metadata
-    #[arg(value_name = "META-URL")]
-    meta: String,
+    #[command(flatten)]
+    volume: VolumeUrl,
     /// Answer every question with yes
     #[arg(short, long)]
     yes: bool,
@@ -108,7 +116,7 @@ impl Changes {
 
 impl Config {
     pub async fn run(self) -> anyhow::Result<()> {
-        let meta = Meta::attach(&self.meta, Options::default()).await?;
+        let meta = Meta::attach(self.volume.resolve()?.expose(), Options::default()).await?;
         let Some(old) = meta.stored_setting().await? else {
             bail!("there is no volume in {}", meta.engine().address());
         };

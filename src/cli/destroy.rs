@@ -1,6 +1,7 @@
 //! `destroy`: deletes a volume, its objects first and its metadata last.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, bail};
@@ -9,6 +10,8 @@ use futures::{StreamExt, stream};
 use tracing::{info, warn};
 
 use crate::cli::confirm::confirm;
+use crate::cli::exit::Exit;
+use crate::cli::meta_url::VolumeUrl;
 use crate::cli::progress::Activity;
 use crate::cli::table;
 use crate::meta::record::SessionInfo;
@@ -21,18 +24,24 @@ const PAGE: usize = 1000;
 /// Objects deleted at once.
 const AT_ONCE: usize = 32;
 
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Example:
+#[derive(Args)]
+#[command(
+    override_usage = "jfs-mount destroy [OPTIONS] <META-URL | --data-dir DIR> UUID",
+    after_help = "\
+Examples:
   Delete a volume for good:
-    jfs-mount destroy redis://localhost/1 e94d66a8-2339-4abd-b8d8-6812df737892")]
+    jfs-mount destroy redis://localhost/1 e94d66a8-2339-4abd-b8d8-6812df737892
+  Delete the embedded volume of this host:
+    jfs-mount destroy --data-dir /var/lib/jfs e94d66a8-2339-4abd-b8d8-6812df737892"
+)]
 pub struct Destroy {
-    /// Address of the metadata
-    #[arg(value_name = "META-URL")]
-    meta: String,
-    /// UUID of the volume, as `status` shows it
-    #[arg(value_name = "UUID")]
-    uuid: String,
+    /// Address of the metadata, unless --data-dir names the embedded volume, and the UUID of the
+    /// volume, as `status` shows it
+    #[arg(value_name = "META-URL] [UUID", required = true, num_args = 1..=2)]
+    words: Vec<String>,
+    /// Folder of the embedded volume, instead of META-URL
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
@@ -41,15 +50,36 @@ pub struct Destroy {
     force: bool,
 }
 
+/// Shows no arguments: there may be a password in META-URL.
+impl std::fmt::Debug for Destroy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Destroy").finish_non_exhaustive()
+    }
+}
+
 impl Destroy {
+    /// Returns the volume and its UUID. Unlike other commands, this one never takes the embedded
+    /// volume unless it is named.
+    fn volume_and_uuid(&self) -> anyhow::Result<(VolumeUrl, &str)> {
+        match (self.words.as_slice(), &self.data_dir) {
+            ([uuid], Some(dir)) => Ok((VolumeUrl::new(None, Some(dir.clone())), uuid)),
+            ([url, uuid], None) => Ok((VolumeUrl::new(Some(url.clone()), None), uuid)),
+            ([_], None) => bail!(
+                "name the volume to destroy by META-URL, or the embedded one by --data-dir, and its UUID"
+            ),
+            _ => bail!("name the volume either by META-URL or by --data-dir"),
+        }
+    }
+
     pub async fn run(self) -> anyhow::Result<()> {
-        let meta = Meta::attach(&self.meta, Options::default()).await?;
+        let (url, uuid) = self.volume_and_uuid().map_err(|error| Exit::Usage.with(error))?;
+        let meta = Meta::attach(url.resolve()?.expose(), Options::default()).await?;
         let place = meta.engine().address().to_owned();
         let Some(mut setting) = meta.stored_setting().await? else {
             bail!("there is no volume in {place}");
         };
-        if setting.uuid != self.uuid {
-            bail!("the volume in {place} has the UUID {}, not {}", setting.uuid, self.uuid);
+        if setting.uuid != uuid {
+            bail!("the volume in {place} has the UUID {}, not {}", setting.uuid, uuid);
         }
         setting.decrypt()?;
         let store = object::open(&spec(&setting, &Overrides::from_environment()?)?)?;

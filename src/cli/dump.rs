@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use crate::cli::dump_file::Output;
-use crate::cli::meta_url::VolumeAndFile;
+use crate::cli::meta_url::{VolumeAndFile, check_embedded};
 use crate::cli::progress::show_while;
 use crate::cli::stop_signals::StopSignals;
 use crate::meta::dump::{DumpOptions, Progress, Skipped, binary, json};
@@ -57,10 +57,8 @@ pub struct Dump {
 impl Dump {
     pub async fn run(self) -> anyhow::Result<()> {
         let (url, file) = self.volume.resolve()?;
-        if let Some(dir) = self.volume.embedded()?
-            && !dir.join("meta.db").exists()
-        {
-            bail!("there is no embedded volume in {}: name another by META-URL", dir.display());
+        if let Some(dir) = self.volume.embedded()? {
+            check_embedded(&dir)?;
         }
         let options = Options { read_only: true, ..Options::default() };
         let meta = Meta::connect(url.expose(), options).await?;

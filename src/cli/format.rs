@@ -12,6 +12,12 @@ use crate::options::storage::Bucket;
 use crate::volume::storage::Overrides;
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  Create a volume with its metadata in Redis and its data in S3:
+    jfs-mount format redis://localhost/1 myjfs --storage s3 --bucket https://mybucket.s3.eu-central-1.amazonaws.com
+  Create one on this host, to try it out:
+    jfs-mount format sqlite3://myjfs.db myjfs")]
 pub struct Format {
     /// Address of the metadata, such as `redis://localhost/1` or `sqlite3://myjfs.db`
     #[arg(value_name = "META-URL")]

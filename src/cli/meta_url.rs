@@ -42,6 +42,54 @@ pub fn is_url(word: &OsStr) -> bool {
     word.to_str().is_some_and(|word| word.contains("://"))
 }
 
+/// Argument of a command on an existing volume: `[META-URL]`.
+#[derive(Args)]
+pub struct VolumeUrl {
+    /// Address of the metadata; without it, the embedded volume of this host
+    #[arg(value_name = "META-URL")]
+    meta: Option<String>,
+    /// Folder of the embedded volume, if META-URL is left out
+    #[arg(long, value_name = "DIR", conflicts_with = "meta")]
+    data_dir: Option<PathBuf>,
+}
+
+/// Shows no arguments: there may be a password in META-URL.
+impl fmt::Debug for VolumeUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VolumeUrl").finish_non_exhaustive()
+    }
+}
+
+impl VolumeUrl {
+    pub fn new(meta: Option<String>, data_dir: Option<PathBuf>) -> Self {
+        Self { meta, data_dir }
+    }
+
+    /// Returns the address of the volume: the given one, or else that of the embedded volume, which
+    /// must exist.
+    pub fn resolve(&self) -> anyhow::Result<MetaUrl> {
+        match &self.meta {
+            Some(_) if self.data_dir.is_some() => {
+                bail!("--data-dir is for the embedded volume, but META-URL names another")
+            }
+            Some(url) => Ok(MetaUrl(url.clone())),
+            None => {
+                let dir = embedded_folder(self.data_dir.as_deref())?;
+                check_embedded(&dir)?;
+                embedded_url(&dir)
+            }
+        }
+    }
+}
+
+/// Fails unless there is an embedded volume: connecting would create an empty database.
+pub fn check_embedded(dir: &Path) -> anyhow::Result<()> {
+    if !dir.join("meta.db").exists() {
+        bail!("there is no embedded volume in {}: name another by META-URL", dir.display());
+    }
+    Ok(())
+}
+
 /// Arguments of a command that names a volume and possibly a file: `[META-URL] [FILE]`.
 #[derive(Args)]
 pub struct VolumeAndFile {
@@ -157,6 +205,19 @@ mod tests {
         assert_eq!(file, Some("dump.json".into()));
         let (url, file) = resolve(&["localhost/1", "dump.json"]).unwrap();
         assert_eq!((url.expose(), file), ("localhost/1", Some("dump.json".into())));
+    }
+
+    #[test]
+    fn without_a_url_the_embedded_volume_must_exist() {
+        let folder = tempfile::tempdir().unwrap();
+        let embedded = VolumeUrl::new(None, Some(folder.path().to_owned()));
+        let error = embedded.resolve().unwrap_err().to_string();
+        assert!(error.contains(folder.path().to_str().unwrap()), "{error}");
+        std::fs::write(folder.path().join("meta.db"), "").unwrap();
+        let url = embedded.resolve().unwrap();
+        assert_eq!(url.expose(), format!("sqlite3://{}/meta.db", folder.path().display()));
+        let both = VolumeUrl::new(Some("redis://h".to_owned()), Some("/x".into()));
+        assert!(both.resolve().unwrap_err().to_string().contains("--data-dir"));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! subcommand.
 
 mod bench;
+mod completion;
 mod config;
 mod confirm;
 mod control;
@@ -14,7 +15,9 @@ mod exit;
 mod format;
 mod fsck;
 mod gc;
+mod help;
 mod load;
+mod man;
 mod meta_url;
 mod mount;
 mod profile;
@@ -130,6 +133,10 @@ enum Command {
     Upgrade(upgrade::Upgrade),
     /// Measure the speed of a directory
     Bench(bench::Bench),
+    /// Print a script that completes commands and options in a shell
+    Completion(completion::Completion),
+    /// Show the manual page, or write those of all commands
+    Man(man::Pages),
     /// Show the version
     Version(version::Version),
 }
@@ -184,6 +191,8 @@ impl Cli {
             Command::Umount(command) => command.run().await,
             Command::Upgrade(command) => command.run().await,
             Command::Bench(command) => command.run().await,
+            Command::Completion(command) => command.run(),
+            Command::Man(command) => command.run(),
             Command::Version(command) => command.run(),
         }
     }

@@ -6,12 +6,21 @@ use serde_json::{Value, json};
 use tracing::info;
 
 use super::table;
+use crate::cli::meta_url::VolumeUrl;
 use crate::error::Error;
 use crate::meta::record::{Quota as Record, QuotaKey};
 use crate::meta::{Caller, Ino, Limits, Meta, Name, Options, QuotaCheck};
 use crate::options::sizes::{Bytes, Count, parse_capacity};
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  Limit a directory to 100 GiB:
+    jfs-mount quota set redis://localhost/1 --path /dir --capacity 100
+  Show all limits and how much of them is used:
+    jfs-mount quota list redis://localhost/1
+  Remove the limits of a user:
+    jfs-mount quota delete redis://localhost/1 --uid 1000")]
 pub struct Quota {
     #[command(subcommand)]
     action: Action,
@@ -35,9 +44,8 @@ enum Action {
 
 #[derive(Debug, Args)]
 struct VolumeArgs {
-    /// Address of the metadata
-    #[arg(value_name = "META-URL")]
-    meta: String,
+    #[command(flatten)]
+    url: VolumeUrl,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -114,7 +122,7 @@ impl Quota {
 
 impl VolumeArgs {
     async fn open(&self) -> anyhow::Result<std::sync::Arc<Meta>> {
-        Ok(Meta::connect(&self.meta, Options::default()).await?)
+        Ok(Meta::connect(self.url.resolve()?.expose(), Options::default()).await?)
     }
 
     /// Prints a table, or JSON with `--json`.

@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::cli::meta_url::VolumeUrl;
 use crate::meta::engine::{HeldKind, HeldLock, StoredSession};
 use crate::meta::record::{LockKind, SessionInfo};
 use crate::meta::{Ino, Meta, Options, Sid};
@@ -14,10 +15,15 @@ use crate::meta::{Ino, Meta, Options, Sid};
 const PAGE: usize = 100_000;
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  Show the setting, the sessions and the usage of a volume:
+    jfs-mount status redis://localhost/1
+  Show the locks and removed open files of a session:
+    jfs-mount status redis://localhost/1 --session 3")]
 pub struct Status {
-    /// Address of the metadata
-    #[arg(value_name = "META-URL")]
-    meta: String,
+    #[command(flatten)]
+    volume: VolumeUrl,
     /// Show one session with its locks and removed open files
     #[arg(short, long, value_name = "SID")]
     session: Option<u64>,
@@ -73,8 +79,8 @@ fn is_zero(value: &i64) -> bool {
 
 impl Status {
     pub async fn run(self) -> anyhow::Result<()> {
-        let meta =
-            Meta::connect(&self.meta, Options { read_only: true, ..Options::default() }).await?;
+        let options = Options { read_only: true, ..Options::default() };
+        let meta = Meta::connect(self.volume.resolve()?.expose(), options).await?;
         let output = match self.session {
             Some(sid) => serde_json::to_value(one_session(&meta, Sid(sid)).await?)?,
             None => self.volume(&meta).await?,

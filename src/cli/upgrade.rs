@@ -14,6 +14,10 @@ const TIMEOUT: Duration = Duration::from_mins(4);
 /// Open files stay open, and programs that use the mount wait for a moment at most. If the new program
 /// cannot serve the mount, the running one goes on.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  Let a new program serve a mount:
+    jfs-mount upgrade --binary /usr/local/bin/jfs-mount.new /mnt/jfs")]
 pub struct Upgrade {
     /// The new program; by default the file that the running one was started from
     #[arg(long, value_name = "FILE")]

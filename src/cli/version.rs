@@ -6,6 +6,10 @@ use serde_json::json;
 use crate::meta::record::version::CLIENT_VERSION;
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  Show the version, and that of JuiceFS it is compatible with:
+    jfs-mount version --json")]
 pub struct Version {
     /// Print JSON
     #[arg(long)]

@@ -110,22 +110,61 @@ impl NodeKeeper {
         self.events = None;
     }
 
-    /// Tells the keeper that this process has stopped serving, and waits until the process that
-    /// took over is gone for good.
+    /// Tells the keeper that this process has stopped serving, and waits until it has to serve
+    /// again: the process that took over is gone for good, or none did.
     pub async fn stand_by(mut self) -> Result<()> {
         let gone = || Error::Refused("the keeper is gone".to_owned());
         let (Some(client), Some(mut events)) = (self.link.client(), self.events.take()) else {
             return Err(gone());
         };
-        client.yielded()?;
+        if let Err(error) = client.yielded() {
+            warn!(%error, "nobody took over: serving again");
+            return Ok(());
+        }
         client.ask(true)?;
         info!("another process serves the mounts; standing by");
         loop {
             match events.recv().await {
-                Some(KeeperEvent::Yours) => return Ok(()),
+                Some(KeeperEvent::Yours) => {
+                    info!("the process that took over is gone: serving again");
+                    return Ok(());
+                }
                 Some(KeeperEvent::Yield | KeeperEvent::Refused) => {}
                 Some(KeeperEvent::Lost) | None => return Err(gone()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::keeper::server::{Server, Timing};
+
+    /// Its data took longer to store than the keeper waits, and the new driver went away.
+    #[tokio::test]
+    async fn a_driver_that_yielded_too_late_serves_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("private/keeper.sock");
+        let (wake, stop) = nix::unistd::pipe().unwrap();
+        let path = socket.clone();
+        let keeper = std::thread::spawn(move || {
+            let timing = Timing { yield_limit: Duration::from_millis(10), ..Timing::default() };
+            let mut server = Server::new(&path, timing).unwrap();
+            while !server.turn(wake.as_fd(), None).unwrap() {
+                server.notices();
+            }
+        });
+        let mut driver = NodeKeeper::connect(&socket).await;
+        driver.own(false).await.unwrap();
+        let newcomer = KeeperLink::new(&socket, "another pod");
+        let mut events = newcomer.connect().await.unwrap();
+        newcomer.client().unwrap().ask(false).unwrap();
+        assert_eq!(events.recv().await, Some(KeeperEvent::Refused));
+        timeout(Duration::from_mins(1), driver.stand_by()).await.unwrap().unwrap();
+        drop(stop);
+        keeper.join().unwrap();
     }
 }

@@ -5,6 +5,7 @@
 mod controller;
 mod deadline;
 mod keeper;
+mod launcher;
 mod mount_options;
 mod node;
 mod paths;

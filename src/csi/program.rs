@@ -15,6 +15,7 @@ use tracing::{error, info, warn};
 
 use super::controller::Controller;
 use super::keeper::NodeKeeper;
+use super::launcher;
 use super::node::{NodeService, from_origin, limits};
 use super::proto::csi::controller_server::ControllerServer;
 use super::proto::csi::identity_server::IdentityServer;
@@ -36,7 +37,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Parses the arguments. Returns the exit code if there is nothing else to do.
+    /// Parses the arguments. Returns the exit code if there is nothing else to do, or if a child process
+    /// did it.
     pub fn begin() -> Result<Self, ExitCode> {
         let settings = Settings::try_parse().map_err(|error| {
             let _ = error.print();
@@ -44,6 +46,9 @@ impl Program {
         })?;
         settings.log().start();
         disable_core_dumps();
+        if settings.restart_after_crash && !launcher::is_launched() {
+            return Err(launcher::run());
+        }
         Ok(Self { settings })
     }
 
@@ -67,7 +72,7 @@ impl Program {
         let (mut keeper, mounts) = own_mounts(&settings, &policy).await?;
         let socket = Socket::listen(&parse_endpoint(&settings.endpoint)?)?;
         if let Some(mounts) = &mounts {
-            adopt(mounts, &policy).await;
+            adopt(mounts, &policy).await?;
         }
         let registry = Registry::new();
         let mounts_for_metrics = mounts.clone();
@@ -104,7 +109,8 @@ impl Program {
         let driver = serve(socket, routes, admission.clone(), stop.clone());
         let registration = settings
             .registrar(registration_error)
-            .map(|(registrar, path)| Ok::<_, Error>((Socket::listen(&path)?, registrar)));
+            // This process serves the mounts: who else registers belongs to the process before.
+            .map(|(registrar, path)| Ok::<_, Error>((Socket::replace(&path)?, registrar)));
         let registration = match registration.transpose()? {
             Some((socket, registrar)) => {
                 let routes = Routes::new(RegistrationServer::new(registrar));
@@ -149,9 +155,8 @@ impl Program {
         if let Some(keeper) = keeper.filter(|_| is_asked_to_yield) {
             tokio::select! {
                 _ = signals.next() => {}
-                taken_over = keeper.stand_by() => {
-                    taken_over?;
-                    info!("the process that took over is gone: serving again");
+                serves_again = keeper.stand_by() => {
+                    serves_again?;
                     return Err(run_again());
                 }
             }
@@ -160,8 +165,8 @@ impl Program {
     }
 }
 
-/// Opens the mounts of this node, and waits until this process serves them. What the process before
-/// serves is checked while it still does: if it cannot be continued, that process goes on.
+/// Waits until this process serves the mounts of this node. What the process before serves is
+/// checked while it still does: if it cannot be continued, that process goes on.
 async fn own_mounts(
     settings: &Settings,
     policy: &Arc<Policy>,
@@ -172,7 +177,7 @@ async fn own_mounts(
     };
     let mounts = settings.mounts(keeper.as_ref().map(|keeper| Arc::clone(keeper.link())))?;
     if let (Some(mounts), Some(keeper)) = (&mounts, &mut keeper) {
-        let can_continue = mounts.can_continue(&|origin| from_origin(origin, policy));
+        let can_continue = mounts.can_continue(&|origin| from_origin(origin, policy))?;
         if !can_continue {
             warn!("waiting until no other process serves the mounts");
         }
@@ -182,14 +187,15 @@ async fn own_mounts(
 }
 
 /// Continues with the mounts of the process before.
-async fn adopt(mounts: &Mounts, policy: &Arc<Policy>) {
-    for volume in mounts.adopt(&|origin| from_origin(origin, policy)).await {
+async fn adopt(mounts: &Mounts, policy: &Arc<Policy>) -> Result<()> {
+    for volume in mounts.adopt(&|origin| from_origin(origin, policy)).await? {
         let Some(meta) = mounts.meta(&volume).await else { continue };
         match limits::read(&meta, &volume).await {
             Ok(limits) => mounts.set_limits(&volume, limits).await,
             Err(error) => warn!(%volume, %error, "cannot read its limits"),
         }
     }
+    Ok(())
 }
 
 /// Waits until the driver has to stop. Returns whether another process is ready to serve.
@@ -266,13 +272,13 @@ fn serve(socket: Socket, routes: Routes, admission: Admission, stop: Cancellatio
 }
 
 /// Signals that stop the program.
-struct Signals {
+pub(super) struct Signals {
     term: Signal,
     int: Signal,
 }
 
 impl Signals {
-    fn listen() -> Result<Self> {
+    pub fn listen() -> Result<Self> {
         let listen = |kind| {
             signal(kind)
                 .map_err(|error| Error::bad_input(format!("cannot listen for signals: {error}")))
@@ -281,7 +287,7 @@ impl Signals {
     }
 
     /// Waits for a signal and returns its name.
-    async fn next(&mut self) -> &'static str {
+    pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.term.recv() => "SIGTERM",
             _ = self.int.recv() => "SIGINT",

@@ -124,6 +124,10 @@ pub struct Settings {
     /// died; without, they end with the driver
     #[arg(long, env = "JFS_CSI_KEEPER", value_name = "SOCKET")]
     pub keeper: Option<PathBuf>,
+    /// Start the driver again at once when it crashes, instead of ending the container: kubelet waits
+    /// longer after each crash
+    #[arg(long, env = "JFS_CSI_RESTART_AFTER_CRASH")]
+    pub restart_after_crash: bool,
     /// Time to finish calls and store data before the driver stops
     #[arg(long, env = "JFS_CSI_DRAIN_TIMEOUT", default_value = "30s", value_parser = parse_duration)]
     pub drain_timeout: Duration,

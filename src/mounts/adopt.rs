@@ -1,6 +1,7 @@
 //! Continues with the mounts of an earlier process, which a keeper has held, and leaves them to the
 //! next.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::mount::Mount;
 use super::pv::Pv;
 use super::{Mounts, PublishRequest, VolumeId};
 use crate::error::{Error, Result};
-use crate::fuse::{Unmount, mounted_at, unmount};
+use crate::fuse::{Unmount, mounted_at, mounts_below, unmount};
 use crate::meta::Meta;
 use crate::volume::KeptSession;
 
@@ -23,23 +24,24 @@ pub type DecodeOrigin<'a> = &'a (dyn Fn(&Value) -> Result<PublishRequest> + Send
 impl Mounts {
     /// Whether this process can read the records of all mounts that the keeper holds. To be checked
     /// before the process that serves them is asked to stop.
-    pub fn can_continue(&self, decode: DecodeOrigin<'_>) -> bool {
-        let is_readable = |pv: &Arc<Pv>| {
-            let read = self.kept(&pv.id).and_then(|kept| {
+    pub fn can_continue(&self, decode: DecodeOrigin<'_>) -> Result<bool> {
+        let is_readable = |id: &VolumeId| {
+            let read = self.kept(id).and_then(|kept| {
                 kept.map_or(Ok(()), |kept| decode(&kept.record.request).map(drop))
             });
             if let Err(error) = &read {
-                warn!(volume = %pv.id, %error, "cannot continue with its mount");
+                warn!(volume = %id, %error, "cannot continue with its mount");
             }
             read.is_ok()
         };
         // All of them, to log each.
-        self.all().iter().filter(|pv| !is_readable(pv)).count() == 0
+        Ok(self.state_dir.all()?.iter().filter(|(id, _)| !is_readable(id)).count() == 0)
     }
 
-    /// Continues with all mounts that the keeper holds. One that cannot be continued is mounted
-    /// again when kubelet publishes it. Returns the volumes.
-    pub async fn adopt(&self, decode: DecodeOrigin<'_>) -> Vec<VolumeId> {
+    /// Continues with all mounts that the keeper holds, when no other process serves them. One that
+    /// cannot be continued is mounted again when kubelet publishes it. Returns the volumes.
+    pub async fn adopt(&self, decode: DecodeOrigin<'_>) -> Result<Vec<VolumeId>> {
+        self.inherit()?;
         let adopted = self.all().into_iter().map(|pv| async move {
             match self.adopt_pv(&pv, decode).await {
                 Ok(true) => {
@@ -56,7 +58,36 @@ impl Mounts {
         let adopted: Vec<Arc<Pv>> = join_all(adopted).await.into_iter().flatten().collect();
         self.adopt_removed_files(&adopted).await;
         self.release_unknown();
-        adopted.iter().map(|pv| pv.id.clone()).collect()
+        Ok(adopted.iter().map(|pv| pv.id.clone()).collect())
+    }
+
+    /// Takes over what an earlier process published. Its targets stay, although nothing serves
+    /// them, until they are published again or unpublished: without a mount, a pod would write into
+    /// a directory of the node. Its mounts in the state directory are unmounted, unless the keeper
+    /// holds them.
+    fn inherit(&self) -> Result<()> {
+        let held = match self.shared.keeper.as_ref().and_then(|keeper| keeper.client()) {
+            Some(keeper) => keeper.names()?,
+            None => Vec::new(),
+        };
+        let held: Vec<PathBuf> = held
+            .iter()
+            .filter_map(|name| self.state_dir.mount_point(&VolumeId::new(name).ok()?).ok())
+            .collect();
+        for point in mounts_below(self.state_dir.mount_points_dir()) {
+            if held.contains(&point) {
+                continue;
+            }
+            if let Err(error) = unmount(&point, Unmount::Lazy) {
+                let point = point.display();
+                warn!(%point, %error, "cannot unmount a mount of an earlier process");
+            }
+        }
+        for (id, record) in self.state_dir.all()? {
+            info!(volume = %id, targets = record.targets.len(), "published by an earlier process");
+            self.table().insert(id.clone(), Arc::new(Pv::from_record(id, record)));
+        }
+        Ok(())
     }
 
     /// Lets a keeper that came back hold all mounts again.

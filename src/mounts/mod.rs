@@ -38,7 +38,7 @@ pub use volume_id::VolumeId;
 use crate::buffer_pool;
 use crate::chunk::Budget;
 use crate::error::{Error, Result, joined};
-use crate::fuse::{RequestMemory, Unmount, mounts_below, unmount};
+use crate::fuse::RequestMemory;
 use crate::meta::Meta;
 use crate::sync::{Mutex, MutexGuard};
 use crate::vfs::Visibility;
@@ -84,34 +84,10 @@ pub struct Mounts {
 }
 
 impl Mounts {
-    /// Takes over what an earlier process published. Its targets stay, although nothing serves
-    /// them, until they are published again or unpublished: without a mount, a pod would write into
-    /// a directory of the node. Its mounts in the state directory are unmounted, unless the keeper
-    /// holds them: then [`Mounts::adopt`] continues with them.
+    /// Prepares to serve, and changes nothing of what another process may serve still;
+    /// [`Mounts::adopt`] continues with it.
     pub fn open(options: NodeOptions, keeper: Option<Arc<KeeperLink>>) -> Result<Arc<Self>> {
         let state_dir = StateDir::open(&options.state_dir)?;
-        let held = match keeper.as_ref().and_then(|keeper| keeper.client()) {
-            Some(keeper) => keeper.names()?,
-            None => Vec::new(),
-        };
-        let held: Vec<PathBuf> = held
-            .iter()
-            .filter_map(|name| state_dir.mount_point(&VolumeId::new(name).ok()?).ok())
-            .collect();
-        for point in mounts_below(state_dir.mount_points_dir()) {
-            if held.contains(&point) {
-                continue;
-            }
-            if let Err(error) = unmount(&point, Unmount::Lazy) {
-                let point = point.display();
-                warn!(%point, %error, "cannot unmount a mount of an earlier process");
-            }
-        }
-        let mut table = HashMap::new();
-        for (id, record) in state_dir.all()? {
-            info!(volume = %id, targets = record.targets.len(), "published by an earlier process");
-            table.insert(id.clone(), Arc::new(Pv::from_record(id, record)));
-        }
         let sizes = MemorySizes::new(options.budget, options.max_volumes);
         info!(?sizes, "memory limits");
         if let Some(limit) = memory::limit().filter(|limit| sizes.total() > *limit) {
@@ -141,7 +117,7 @@ impl Mounts {
             sizes,
             shared,
             state_dir: Arc::new(state_dir),
-            table: Mutex::new(table),
+            table: Mutex::default(),
             tasks: TaskTracker::new(),
         }))
     }

@@ -22,7 +22,10 @@ use crate::error::{Error, Result};
 use crate::meta::record::version::CLIENT_VERSION;
 use crate::meta::{Ino, Meta, Options, Registration, Sid};
 use crate::options::mount::MountArgs;
-use crate::volume::{Volume, VolumeOptions};
+use crate::volume::{Backups, Volume, VolumeOptions};
+
+/// Memory for a backup of metadata. They take turns.
+const BACKUP_MEMORY: usize = 32 << 20;
 
 /// All open file systems.
 pub struct OpenFileSystems {
@@ -35,6 +38,8 @@ pub struct OpenFileSystems {
     max_blocks: u64,
     metas: RefCountedMap<Arc<Meta>>,
     open: RefCountedMap<Arc<Volume>>,
+    /// One for each metadata client.
+    backups: RefCountedMap<Option<Arc<Backups>>>,
     caches: RefCountedMap<Arc<Cache>>,
 }
 
@@ -56,7 +61,8 @@ impl OpenFileSystems {
     ) -> Self {
         let (metas, open, caches) =
             (RefCountedMap::default(), RefCountedMap::default(), RefCountedMap::default());
-        Self { budget, mount_point, takes_unowned, max_blocks, metas, open, caches }
+        let backups = RefCountedMap::default();
+        Self { budget, mount_point, takes_unowned, max_blocks, metas, open, backups, caches }
     }
 
     /// Opens the file system for a mount of `id` with these options, or shares an open one. If it is
@@ -91,7 +97,9 @@ impl OpenFileSystems {
                 // A quota that was just set applies from the first write.
                 meta.refresh().await?;
             }
-            self.acquire_data(id, access, args, &meta_key, &meta).await
+            let opened = self.acquire_data(id, access, args, &meta_key, &meta).await?;
+            self.share_backups(access, args, &opened).await;
+            Ok(opened)
         };
         match acquired.await {
             Ok(opened) => Ok(opened),
@@ -116,6 +124,8 @@ impl OpenFileSystems {
     async fn release_by(&self, opened: OpenFileSystem, keeps_session: bool) {
         let OpenFileSystem { volume, cache, meta_key, volume_key, cache_key } = opened;
         drop(volume);
+        // Before the metadata that they use.
+        self.backups.release(&meta_key, |backups| async { drop(backups) }).await;
         self.open.release(&volume_key, |volume| async move { volume.close_data().await }).await;
         if keeps_session {
             self.metas.release(&meta_key, hand_meta_over).await;
@@ -131,6 +141,29 @@ impl OpenFileSystems {
     /// Returns the metrics of all open file systems.
     pub fn registries(&self) -> Vec<Registry> {
         self.open.all().iter().map(|volume| volume.registry().clone()).collect()
+    }
+
+    /// Starts backups of the metadata with its first user. The mount works without them.
+    async fn share_backups(&self, access: &Access, args: &MountArgs, opened: &OpenFileSystem) {
+        let start = || async {
+            let options = args.meta.backups(args.is_read_only(), BACKUP_MEMORY);
+            let Some(options) = options else { return Ok(None) };
+            let (meta, registry) = (opened.volume.meta(), opened.volume.registry());
+            let setting = meta.context().setting();
+            let started = args
+                .storage
+                .overrides(&setting, access.overrides())
+                .map_err(option_error)
+                .and_then(|storage| Backups::start(Arc::clone(meta), storage, options, registry));
+            Ok(started
+                .map_err(|error| {
+                    warn!(file_system = setting.name, %error, "the metadata is not backed up");
+                })
+                .ok()
+                .map(Arc::new))
+        };
+        // It never fails.
+        let _ = self.backups.acquire(&opened.meta_key, start).await;
     }
 
     async fn acquire_data(

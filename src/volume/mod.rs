@@ -2,6 +2,7 @@
 //!
 //! Connects metadata to data: neither knows the other.
 
+mod backup;
 mod kept_session;
 mod mounted;
 mod options;
@@ -27,6 +28,7 @@ use crate::meta::{Meta, SliceStore};
 use crate::object::replaceable::ReplaceableStore;
 use crate::object::{self, Metrics, StoreHealth};
 use crate::slice::{SliceId, SliceSize};
+pub use backup::{BackupOptions, Backups};
 pub use kept_session::{KeptSession, SessionRecord};
 pub use mounted::{MountRequest, Mounted};
 pub use options::VolumeOptions;

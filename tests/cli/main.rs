@@ -6,6 +6,7 @@ mod support;
 
 mod background;
 mod bench;
+mod embedded;
 mod fixture;
 mod foreground;
 mod metrics;

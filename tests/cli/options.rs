@@ -46,8 +46,8 @@ fn an_option_without_effect_is_reported_once() {
         let fixture = CliFixture::new();
         let point = fixture.point().display().to_string();
         let mounted =
-            fixture.mount(&["--consul", "127.0.0.1:8500", "--backup-meta", "1h", &point]).ok();
-        for option in ["--consul", "--backup-meta"] {
+            fixture.mount(&["--consul", "127.0.0.1:8500", "--skip-dir-nlink", "5", &point]).ok();
+        for option in ["--consul", "--skip-dir-nlink"] {
             let lines = mounted.stderr.lines().filter(|line| line.contains(option)).count();
             assert_eq!(lines, 1, "{mounted}");
             assert!(fixture.log().contains(option), "{}", fixture.log());

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Builds the images of the cluster, as archives that containerd imports, without a daemon.
 #
-# usage: tests/cluster/images.sh FOLDER JFS_CSI
+# usage: tests/cluster/images.sh FOLDER JFS_CSI [SET...]
+#
+# With `suite` among the sets, also the images of the Kubernetes suite.
 #
 # They have the names in the manifests and examples of the project, so that a test uses those unchanged. Their
 # contents:
@@ -10,7 +12,7 @@
 #   csi-* sidecars   the real ones, in the newest available versions, whatever the tag says; the registrar is a
 #                    replacement, see programs/sidecars
 #   redis, minio     Debian's Redis, and the MinIO of the other tests
-#   busybox, pause   Debian's BusyBox
+#   busybox, pause   Debian's BusyBox, with flock of util-linux
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -113,10 +115,13 @@ mkdir -p "$root"/{bin,tmp,etc,root,proc,sys,dev}
 chmod 1777 "$root/tmp"
 cp /bin/busybox "$root/bin/"
 for applet in $(/bin/busybox --list); do [ "$applet" = busybox ] || ln -s busybox "$root/bin/$applet"; done
+install_program "$(command -v flock)" "$root"
 echo 'root:x:0:0:root:/root:/bin/sh' >"$root/etc/passwd"
 echo 'root:x:0:' >"$root/etc/group"
 image docker.io/library/busybox:1.37 "$root"
 image registry.k8s.io/pause:3.10 "$root" /bin/sleep infinity
+
+[[ " $* " == *" suite "* ]] || exit 0
 
 # The images that the Kubernetes suite runs. Of two of them it uses only a shell.
 image registry.k8s.io/e2e-test-images/busybox:1.37.0-1 "$root"

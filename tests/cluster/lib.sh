@@ -1,6 +1,7 @@
 # Functions for scenarios. Sourced by inside.sh and, with a namespace of its own, by every scenario.
 
 NODE_PODS=app.kubernetes.io/name=jfs-csi,app.kubernetes.io/component=node
+KEEPER_PODS=app.kubernetes.io/name=jfs-csi,app.kubernetes.io/component=keeper
 CONTROLLER_PODS=app.kubernetes.io/name=jfs-csi,app.kubernetes.io/component=controller
 
 # scenarios_of FILE: prints the scenarios in a file, which are all its functions.
@@ -47,6 +48,8 @@ show_state() {
     tail -n 15 | cut -c1-400
   echo "-- the node's log"
   kubectl -n kube-system logs -l "$NODE_PODS" --tail=15 | cut -c1-400
+  echo "-- the keeper's log"
+  kubectl -n kube-system logs -l "$KEEPER_PODS" --tail=15 | cut -c1-400
   echo "-- the controller's log"
   kubectl -n kube-system logs -l "$CONTROLLER_PODS" -c jfs-csi --tail=10 --prefix=false | cut -c1-400
 }
@@ -121,6 +124,9 @@ volume_of() { k get pvc "$1" -o jsonpath='{.spec.volumeName}'; }
 
 # mounts_of VOLUME: prints its mount points on the node.
 mounts_of() { awk -v volume="$1" 'index($5, volume) { print $5 }' /proc/self/mountinfo; }
+
+keeper_pod() { kubectl -n kube-system get pod -l "$KEEPER_PODS" -o jsonpath='{.items[0].metadata.name}'; }
+keeper_process() { pgrep -f -- '^/usr/bin/jfs-keeper'; }
 
 node_pod() { kubectl -n kube-system get pod -l "$NODE_PODS" -o jsonpath='{.items[0].metadata.name}'; }
 
@@ -254,7 +260,14 @@ api_requests_of() {
 
 no_snapshots() { [ -z "$(kubectl get volumesnapshotcontents -o name)" ]; }
 
-# replace_node_pod: the DaemonSet of this driver never does it by itself.
+# rolled_out: waits until the node has the pod that its DaemonSet describes, and no other.
+rolled_out() {
+  kubectl -n kube-system rollout status daemonset/jfs-csi-node --timeout=200s >/dev/null
+  until_true "one pod of the driver" 200 one_node_pod
+}
+one_node_pod() { [ "$(kubectl -n kube-system get pod -l "$NODE_PODS" -o name | wc -l)" = 1 ]; }
+
+# replace_node_pod: deletes the driver's pod, and waits for the next one.
 replace_node_pod() {
   kubectl -n kube-system delete pod "$(node_pod)" --timeout=200s >/dev/null
   until_true "another pod of the driver" 60 node_pod
@@ -274,3 +287,77 @@ nothing_left() {
   [ -z "$(kubectl get all,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,csidrivers,networkpolicies -A \
     -l app.kubernetes.io/name=jfs-csi -o name)" ]
 }
+
+# journal CLAIM: creates a pod that holds a lock on a file, appends numbered lines to it, and stores each with fsync. In
+# its /tmp are the last number that was stored, what failed, and the longest time between two lines in centiseconds.
+# Another pod tries to get the lock.
+journal() {
+  COMMAND='exec 3>>/data/journal; flock -n 3 || exit 1; echo 0 >/tmp/pause; i=0; before=;
+    while [ ! -e /tmp/stop ]; do
+      if echo $((i + 1)) | dd conv=fsync 1>&3 2>/tmp/said; then i=$((i + 1)); echo $i >/tmp/stored;
+      else cat /tmp/said >>/tmp/failed; exec 3>>/data/journal; flock -n 3 || echo "the lock is lost" >>/tmp/failed; fi;
+      read now rest </proc/uptime; now=${now%.*}${now#*.};
+      if [ $((now - ${before:-$now})) -gt $(cat /tmp/pause) ]; then echo $((now - before)) >/tmp/pause; fi;
+      before=$now; usleep 20000;
+    done; sleep infinity' pod writer "$1"
+  ready writer
+  COMMAND='while true; do if flock -n /data/journal true; then echo taken >>/tmp/taken; fi; usleep 100000; done' pod rival "$1"
+  ready rival
+  until_true "some lines" 60 journal_has 20
+  within rival 'rm -f /tmp/taken'
+  within writer 'echo 0 >/tmp/pause'
+}
+journal_has() { [ "$(within writer 'cat /tmp/stored')" -ge "$1" ]; }
+
+# journal_goes_on EVENT: fails if the writer saw an error, a line is missing, or the lock was free.
+journal_goes_on() {
+  local stored
+  stored=$(within writer 'cat /tmp/stored')
+  until_true "more lines" 90 journal_has $((stored + 20))
+  same "what failed" "$(within writer 'cat /tmp/failed 2>/dev/null || true')" ""
+  journal_is_whole
+  echo "measured: pause over $1: $(within writer 'cat /tmp/pause')0 ms"
+  within writer 'echo 0 >/tmp/pause'
+}
+
+# journal_is_whole: fails if a line that was stored is missing, or the lock was free.
+journal_is_whole() {
+  same "lines that are not in order" "$(within writer 'n=$(cat /tmp/stored); head -n $n /data/journal | awk "\$1 != NR" | head')" ""
+  same "how often another pod got the lock" "$(within rival 'cat /tmp/taken 2>/dev/null | wc -l')" 0
+}
+
+# protected: whether every volume of the node survives its driver.
+protected() {
+  local gauges
+  gauges=$(kubectl get --raw "/api/v1/namespaces/kube-system/pods/$(node_pod):9567/proxy/metrics" |
+    sed -n 's/^juicefs_volume_protected{.*} //p' | sort -u)
+  [ "$gauges" = 1 ]
+}
+
+# kept_connections: prints how many FUSE connections the keeper holds.
+kept_connections() { find "/proc/$(keeper_process)/fd" -lname /dev/fuse | wc -l; }
+
+# another_process PROCESS: whether another process of the driver serves than that.
+another_process() { [ -n "$(node_process)" ] && [ "$(node_process)" != "$1" ]; }
+
+# says WORD: whether the pod `user` has this word in its /tmp/now.
+says() { [ "$(within user 'cat /tmp/now')" = "$1" ]; }
+
+# rules_of ROLE...: prints verbs, groups and kinds that roles allow, without `get` where they allow `list`.
+rules_of() {
+  kubectl -n kube-system get "$@" -o json | jq -r '.items[].rules[] | .verbs as $verbs | .apiGroups[] as $group | .resources[] as $kind
+    | $verbs[] | select(. != "get" or ($verbs | index("list") | not)) | "\(.) \($group) \($kind)"' | sort -u
+}
+
+# attributes_class NAME PARAMETERS: creates a VolumeAttributesClass, named after NAME and the scenario's namespace.
+attributes_class() {
+  MADE+=("volumeattributesclass/$1-$ns")
+  kubectl apply -f - >/dev/null <<EOF
+apiVersion: storage.k8s.io/v1
+kind: VolumeAttributesClass
+metadata: {name: $1-$ns}
+driverName: csi.juicefs.com
+parameters: {$2}
+EOF
+}
+has_attributes_class() { [ "$(k get pvc "$1" -o jsonpath='{.status.currentVolumeAttributesClassName}')" = "$2" ]; }

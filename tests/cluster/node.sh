@@ -162,6 +162,8 @@ clusterDomain: cluster.local
 resolvConf: $STATE/resolv.conf
 volumePluginDir: $STATE/plugins
 volumeStatsAggPeriod: 5s
+# The conditions of volumes become events of pods.
+featureGates: {CSIVolumeHealth: true}
 maxPods: 250
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%}
 imageGCHighThresholdPercent: 100
@@ -182,7 +184,8 @@ start_node() {
   start etcd etcd --data-dir "$STATE/etcd" --unsafe-no-fsync
   start names dnsmasq --keep-in-foreground --conf-file=/dev/null --user=root --no-resolv --no-hosts --bind-interfaces \
     --listen-address="$NODE_ADDRESS" --local=/cluster.local/ --hostsdir="$STATE/names"
-  start apiserver kube-apiserver --etcd-servers=http://127.0.0.1:2379 --advertise-address="$NODE_ADDRESS" \
+  # The newest sidecars that are available use the beta version of VolumeAttributesClass.
+  start apiserver kube-apiserver --runtime-config=storage.k8s.io/v1beta1=true --etcd-servers=http://127.0.0.1:2379 --advertise-address="$NODE_ADDRESS" \
     --service-cluster-ip-range="$SERVICE_RANGE" --allow-privileged=true --authorization-mode=Node,RBAC \
     --enable-admission-plugins=NodeRestriction --kubelet-preferred-address-types=InternalIP \
     --client-ca-file="$STATE/pki/ca.crt" --tls-cert-file="$STATE/pki/server.crt" --tls-private-key-file="$STATE/pki/server.key" \
@@ -224,6 +227,7 @@ install_driver() {
   start_dns
   kubectl -n jfs-demo rollout status deployment --timeout=120s >/dev/null
   kubectl -n kube-system rollout status deployment/jfs-csi-controller --timeout=180s >/dev/null
+  rolled_out
   # With OnDelete, a DaemonSet has no rollout status.
-  kubectl -n kube-system wait --for=condition=Ready pod -l "$NODE_PODS" --timeout=120s >/dev/null
+  kubectl -n kube-system wait --for=condition=Ready pod -l "$KEEPER_PODS" --timeout=120s >/dev/null
 }

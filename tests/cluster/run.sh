@@ -2,7 +2,8 @@
 # Starts a one-node Kubernetes cluster, installs the driver with the unchanged manifests, and runs the
 # scenarios of tests/cluster/scenarios on it.
 #
-# usage: tests/cluster/run.sh [WORD...]         the scenarios with one of the words in their name; all without
+# usage: tests/cluster/run.sh [WORD...]         the scenarios with one of the words in their name, and those of a file
+#                                               of that name; all without
 #        tests/cluster/run.sh -- COMMAND...     COMMAND in a cluster with the driver, to look around
 #
 # Everything runs in its own network, mount and PID namespaces: when their first process ends, for whatever
@@ -77,11 +78,14 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-for set in kubernetes sidecars helm suite; do
+sets=(kubernetes sidecars helm)
+# The suite of Kubernetes takes long to build, and its programs are for nothing else.
+if [ $# -eq 0 ] || grep -qE 'suite|external|kubernetes' <<<"$*"; then sets+=(suite); fi
+for set in "${sets[@]}"; do
   built=$("$here/programs/build.sh" "$set")
   ln -sf "$built"/* "$state/bin/"
 done
-"$here/images.sh" "$state/images" "$driver"
+"$here/images.sh" "$state/images" "$driver" "${sets[@]}"
 
 # Ends with this shell, and everything inside with it. In the background, so that a signal is handled at once.
 setpriv --pdeathsig KILL \

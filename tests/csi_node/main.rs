@@ -4,6 +4,8 @@
 #[path = "../support/csi.rs"]
 #[allow(dead_code, reason = "shared with other test programs")]
 mod csi;
+#[path = "../support/csi_sanity.rs"]
+mod csi_sanity;
 #[allow(dead_code, reason = "shared with other test programs")]
 #[path = "../support/hostile.rs"]
 mod hostile_server;

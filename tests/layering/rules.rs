@@ -184,6 +184,7 @@ const SHARED_BY_COMMANDS: &[&str] = &[
     "confirm",
     "dump_file",
     "exit",
+    "help",
     "meta_url",
     "progress",
     "relaunch",

@@ -95,7 +95,7 @@ fn the_chart_refuses_unknown_values() {
 }
 
 #[test]
-fn a_new_pod_starts_beside_the_old_one_if_a_keeper_and_the_ports_allow_it() {
+fn a_new_pod_starts_beside_the_old_one_if_keeper_ports_and_registrar_allow_it() {
     let node = |set: &str| {
         let rendered = Checker::here().run(&["render", &format!("{CHART}?set={set}")]).stdout;
         let mut documents = rendered.split("\n---\n").map(str::to_owned);
@@ -105,6 +105,9 @@ fn a_new_pod_starts_beside_the_old_one_if_a_keeper_and_the_ports_allow_it() {
     assert!(surge.contains("maxSurge: 1") && surge.contains("--keeper=/run/jfs-csi/keeper.sock"));
     let host = node("node.hostNetwork=true");
     assert!(host.contains("maxUnavailable: 1") && !host.contains("maxSurge"));
+    // At its end, the registrar of the old pod would remove the socket of the new one.
+    let registrar = node("node.registrar.enabled=true");
+    assert!(registrar.contains("maxUnavailable: 1") && !registrar.contains("maxSurge"));
     let alone = node("keeper.enabled=false");
     assert!(alone.contains("type: OnDelete") && !alone.contains("--keeper"));
     let chosen = node("node.updateStrategy.type=OnDelete");

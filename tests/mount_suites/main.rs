@@ -6,6 +6,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[allow(dead_code, reason = "shared with other test programs")]
+#[path = "../survival/kept_mount.rs"]
+mod kept_mount;
+
 mod fsx;
 mod pjdfstest;
 mod programs;

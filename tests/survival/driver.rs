@@ -7,18 +7,18 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use crate::csi::{Node, mounts_below};
-use crate::support::command::{kill_group, poll};
+use crate::support::command::{kill_group, poll, run};
 use crate::support::fixture::PATIENCE;
 use crate::support::timeout::{MOUNTED, within};
 
 /// The keeper of a node.
-struct Keeper {
+pub struct Keeper {
     process: Child,
     socket: PathBuf,
 }
 
 impl Keeper {
-    fn start(node: &Node) -> Self {
+    pub fn start(node: &Node) -> Self {
         let socket = node.path("keeper/k.sock");
         let mut keeper = Self { process: spawn(&socket), socket };
         keeper.wait();
@@ -29,7 +29,7 @@ impl Keeper {
         assert!(poll(PATIENCE, || self.socket.exists()), "the keeper does not start");
     }
 
-    fn option(&self) -> [&str; 2] {
+    pub fn option(&self) -> [&str; 2] {
         ["--keeper", self.socket.to_str().unwrap()]
     }
 
@@ -143,6 +143,43 @@ fn pods_go_on(environment: &'static [(&'static str, &'static str)]) {
 }
 
 #[test]
+fn a_driver_that_crashes_starts_again_within_its_container() {
+    within(MOUNTED, || {
+        let mut node = Node::start();
+        let keeper = Keeper::start(&node);
+        assert!(node.stop());
+        let mut options = keeper.option().to_vec();
+        options.push("--restart-after-crash");
+        node.restart(&options);
+        let pv = node.publication("pvc-1", "one");
+        node.publish(&pv).unwrap();
+        let mut pod = Pod::start(&pv.target.join("f"));
+        let mut expected = String::new();
+        for round in 0..3 {
+            pod.append(&format!("round {round}"));
+            let _ = writeln!(expected, "round {round}");
+            let before = node.log().matches("serving at unix:").count();
+            let driver = child_of(node.pid());
+            Command::new("kill").arg("-9").arg(driver.to_string()).status().unwrap();
+            let serves_again = || node.log().matches("serving at unix:").count() > before;
+            assert!(poll(PATIENCE, serves_again), "{}", node.log());
+        }
+        pod.append("end");
+        expected.push_str("end\n");
+        assert_eq!(fs::read_to_string(pv.target.join("f")).unwrap(), expected);
+        drop(pod);
+        node.unpublish("pvc-1", &pv.target).unwrap();
+        assert!(node.stop(), "{}", node.log());
+    });
+}
+
+/// Returns the only child of a process.
+fn child_of(pid: u32) -> u32 {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    children.trim().parse().unwrap()
+}
+
+#[test]
 fn a_driver_that_is_replaced_stands_by_and_follows_if_the_new_one_dies() {
     within(MOUNTED, || {
         let mut node = Node::start();
@@ -197,6 +234,60 @@ fn a_keeper_that_comes_back_holds_the_mounts_again() {
         assert_eq!(fs::read(pv.target.join("f")).unwrap(), b"before\nafter\n");
         drop(pod);
         node.unpublish("pvc-1", &pv.target).unwrap();
+    });
+}
+
+/// As in a rollout whose new pod starts while the keeper is being replaced: the driver that still
+/// serves goes on.
+#[test]
+fn a_driver_that_starts_beside_another_and_is_refused_leaves_its_mounts_alone() {
+    within(MOUNTED, || {
+        let node = Node::start();
+        let one = node.publication("pvc-1", "one");
+        node.publish(&one).unwrap();
+        let mounted = mounts_below(&node.path("state"));
+        assert_eq!(mounted.len(), 1);
+        let mut second = Command::new(env!("CARGO_BIN_EXE_jfs-csi"));
+        second.args(["--endpoint", node.path("csi.sock").to_str().unwrap(), "--nodeid", "node-1"]);
+        second.args(["--http", "127.0.0.1:0", "--health", "127.0.0.1:0", "--state-dir"]);
+        second.arg(node.path("state"));
+        let refused = run(second, PATIENCE).refused();
+        let said = refused.stderr + &refused.stdout;
+        assert!(said.contains("another process is listening"), "{said}");
+        assert_eq!(mounts_below(&node.path("state")), mounted);
+        // Another pod gets the same volume, and not an empty directory.
+        let two = node.publication("pvc-1", "two");
+        node.publish(&two).unwrap();
+        fs::write(one.target.join("f"), "text").unwrap();
+        assert_eq!(fs::read(two.target.join("f")).unwrap(), b"text");
+    });
+}
+
+/// A new driver that cannot serve a volume waits, for hours maybe, until no other one serves.
+#[test]
+fn a_volume_that_was_published_while_the_next_driver_waited_goes_on() {
+    within(MOUNTED, || {
+        let mut node = Node::start();
+        let keeper = Keeper::start(&node);
+        assert!(node.stop());
+        let [option, socket] = keeper.option();
+        node.restart(&[option, socket, "--allow-mount-options=suid"]);
+        let mut refused = node.publication("pvc-1", "one");
+        refused.flags = vec!["suid".to_owned()];
+        node.publish(&refused).unwrap();
+        let mut old = node.surge(&keeper.option());
+        let waits = || node.log().contains("waiting until no other process serves");
+        assert!(poll(PATIENCE, waits), "{}", node.log());
+        let late = node.publication("pvc-2", "two");
+        node.publish(&late).unwrap();
+        let mut pod = Pod::start(&late.target.join("f"));
+        pod.append("before");
+        kill_group(&mut old);
+        pod.append("after");
+        assert!(poll(PATIENCE, || node.is_ready()), "{}", node.log());
+        assert_eq!(fs::read(late.target.join("f")).unwrap(), b"before\nafter\n");
+        drop(pod);
+        node.unpublish("pvc-2", &late.target).unwrap();
     });
 }
 

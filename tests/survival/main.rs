@@ -8,7 +8,10 @@ mod support;
 #[allow(dead_code, reason = "shared with other test programs")]
 #[path = "../support/csi.rs"]
 mod csi;
+#[path = "../support/csi_sanity.rs"]
+mod csi_sanity;
 
+mod conformance;
 mod driver;
 mod kept_mount;
 mod lost_writes;

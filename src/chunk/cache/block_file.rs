@@ -3,6 +3,7 @@
 pub mod footer;
 pub mod format;
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, IoSliceMut, Write};
 use std::ops::Range;
@@ -136,25 +137,45 @@ impl Modes {
     }
 }
 
-/// Writes a file atomically, by renaming a draft. With `durable`, returns only when the file, its
-/// name and its directories survive a crash of the machine.
-pub fn write(path: &Path, parts: &[&[u8]], modes: Modes, durable: bool) -> io::Result<()> {
-    let (mut file, draft) = create_draft(path, modes, durable)?;
+/// Writes a file atomically, by renaming a draft. Whether it survives a crash of the machine is up to
+/// the kernel until [`sync`] returns.
+pub fn write(path: &Path, parts: &[&[u8]], modes: Modes) -> io::Result<()> {
+    let (mut file, draft) = create_draft(path, modes)?;
     let written = (|| {
         for part in parts {
             file.write_all(part)?;
         }
-        if durable {
-            file.sync_data()?;
-        }
-        fs::rename(&draft, path)?;
-        if durable { sync_dir(path.parent()) } else { Ok(()) }
+        fs::rename(&draft, path)
     })();
     if written.is_err() {
         // A draft that cannot be removed now is removed by a scan.
         let _ = fs::remove_file(&draft);
     }
     written
+}
+
+/// Makes files survive a crash of the machine, with their names and the directories below `top`.
+/// Files that are gone are skipped.
+pub fn sync(paths: &[PathBuf], top: &Path) -> io::Result<()> {
+    let mut dirs = BTreeSet::new();
+    for path in paths {
+        match File::open(path).and_then(|file| file.sync_data()) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+            Ok(()) => {
+                let above = path.ancestors().skip(1).take_while(|dir| dir.starts_with(top));
+                dirs.extend(above.map(Path::to_owned));
+            }
+        }
+    }
+    for dir in dirs {
+        match File::open(dir).and_then(|dir| dir.sync_all()) {
+            // Removed with the files in it.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            other => other?,
+        }
+    }
+    Ok(())
 }
 
 /// Checks that files can be created in a directory, by creating one.
@@ -166,7 +187,7 @@ pub fn try_writing(dir: &Path, modes: Modes) -> io::Result<()> {
 
 /// Gives a file a second name, replacing any file of that name.
 pub fn link(from: &Path, to: &Path, modes: Modes) -> io::Result<()> {
-    match with_parent(to, modes, false, || fs::hard_link(from, to)) {
+    match with_parent(to, modes, || fs::hard_link(from, to)) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let draft = draft_of(to);
             fs::hard_link(from, &draft)?;
@@ -176,16 +197,15 @@ pub fn link(from: &Path, to: &Path, modes: Modes) -> io::Result<()> {
     }
 }
 
-/// Creates a directory and its missing parents. Returns the new ones.
-pub fn make_dirs(dir: &Path, modes: Modes) -> io::Result<Vec<PathBuf>> {
+/// Creates a directory and its missing parents.
+pub fn make_dirs(dir: &Path, modes: Modes) -> io::Result<()> {
     let mode = modes.dir();
-    let mut made = Vec::new();
     let make = || DirBuilder::new().mode(mode).create(dir);
     let mut outcome = make();
     if let (Err(error), Some(parent)) = (&outcome, dir.parent())
         && error.kind() == ErrorKind::NotFound
     {
-        made = make_dirs(parent, modes)?;
+        make_dirs(parent, modes)?;
         outcome = make();
     }
     match outcome {
@@ -194,10 +214,9 @@ pub fn make_dirs(dir: &Path, modes: Modes) -> io::Result<Vec<PathBuf>> {
         Ok(()) => {
             // The umask may have removed permissions.
             fs::set_permissions(dir, Permissions::from_mode(mode))?;
-            made.push(dir.to_owned());
         }
     }
-    Ok(made)
+    Ok(())
 }
 
 /// Whether a name is that of a draft: a file that is not completely written.
@@ -205,10 +224,10 @@ pub fn is_draft(name: &[u8]) -> bool {
     name.ends_with(b".tmp")
 }
 
-fn create_draft(path: &Path, modes: Modes, durable: bool) -> io::Result<(File, PathBuf)> {
+fn create_draft(path: &Path, modes: Modes) -> io::Result<(File, PathBuf)> {
     let draft = draft_of(path);
     let create = || OpenOptions::new().write(true).create_new(true).mode(modes.file).open(&draft);
-    let file = with_parent(path, modes, durable, create)?;
+    let file = with_parent(path, modes, create)?;
     Ok((file, draft))
 }
 
@@ -225,7 +244,6 @@ fn draft_of(path: &Path) -> PathBuf {
 fn with_parent<T>(
     path: &Path,
     modes: Modes,
-    durable: bool,
     mut attempt: impl FnMut() -> io::Result<T>,
 ) -> io::Result<T> {
     for _ in 0..3 {
@@ -234,17 +252,9 @@ fn with_parent<T>(
             other => return other,
         }
         let Some(parent) = path.parent() else { break };
-        for made in make_dirs(parent, modes)? {
-            if durable {
-                sync_dir(made.parent())?;
-            }
-        }
+        make_dirs(parent, modes)?;
     }
     attempt()
-}
-
-fn sync_dir(dir: Option<&Path>) -> io::Result<()> {
-    dir.map_or(Ok(()), |dir| File::open(dir)?.sync_all())
 }
 
 pub fn damaged(what: &'static str) -> io::Error {

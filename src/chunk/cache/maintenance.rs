@@ -161,7 +161,7 @@ fn probe(disk: &Disk) {
     let dir = dir.probe_dir();
     let path = dir.join(format!("{:016x}", rand::random::<u64>()));
     let trailer = format::trailer(BODY, disk.checksum, 0);
-    let written = disk.attempt(|| block_file::write(&path, &[BODY, &trailer], disk.modes, false));
+    let written = disk.attempt(|| block_file::write(&path, &[BODY, &trailer], disk.modes));
     if written.is_ok() {
         let _ = disk.attempt(|| BlockFile::open(&path, SIZE, disk.checksum)?.read(&(0..SIZE)));
         let _ = disk.attempt(|| fs::remove_file(&path));

@@ -135,8 +135,8 @@ impl VolumeCache {
         }
     }
 
-    /// Stages a block (writeback). On success, the block is on disk and survives a crash of the
-    /// machine. After an error, the caller uploads it at once.
+    /// Stages a block (writeback): it survives the end of this process, and a crash of the machine
+    /// after [`VolumeCache::sync_staged`]. After an error, the caller uploads it at once.
     pub async fn stage(&self, block: BlockKey, body: &Bytes, tier: u8) -> Result<()> {
         let key = self.layout.key(block);
         let refused = |cause: &str| Error::Storage {
@@ -164,6 +164,28 @@ impl VolumeCache {
         let body = body.clone();
         let staged = spawn_blocking(move || volume_disk.stage(block, &body, tier));
         joined("staging a block", staged).await
+    }
+
+    /// Makes staged blocks survive a crash of the machine.
+    pub async fn sync_staged(&self, blocks: Vec<BlockKey>) -> Result<()> {
+        let Backend::Disks(disks) = &self.backend else { return Ok(()) };
+        let disks: Vec<_> = disks.all().cloned().collect();
+        let synced = spawn_blocking(move || {
+            let mut outcome = Ok(());
+            // A failure of one disk does not stop the others.
+            for disk in &disks {
+                outcome = outcome.and(disk.sync_staged(&blocks));
+            }
+            outcome
+        });
+        let synced =
+            synced.await.map_err(|lost| Error::lost_task("syncing staged blocks", &lost))?;
+        synced.map_err(|error| Error::Storage {
+            place: "cache".to_owned(),
+            action: "sync",
+            key: "staged blocks".to_owned(),
+            cause: error.to_string(),
+        })
     }
 
     /// Returns all blocks that are staged and not uploaded, with their tiers, as found on the

@@ -76,6 +76,46 @@ async fn a_staged_slice_is_stored_before_it_is_in_the_bucket() {
 }
 
 #[tokio::test]
+async fn staged_blocks_are_synced_soon_after_and_at_once_on_request() {
+    let scene = Scene::new(delayed(HOUR)).await;
+    let staging = scene.store.staging.as_ref().unwrap();
+    scene.write(slice(5, 2 * BLOCK + 100)).await;
+    until("the sync", || staging.unsynced.is_empty()).await;
+    scene.write(slice(6, 100)).await;
+    within("syncing", scene.store.sync_staged()).await.unwrap();
+    assert!(staging.unsynced.is_empty());
+    assert_eq!((scene.staged().await, scene.bucket.puts()), (4, 0));
+}
+
+#[tokio::test]
+async fn blocks_that_are_uploaded_first_are_not_synced() {
+    let scene = Scene::new(Writeback::default()).await;
+    let staging = scene.store.staging.as_ref().unwrap();
+    scene.write(slice(5, 2 * BLOCK + 100)).await;
+    within("flushing", scene.store.flush_staged()).await.unwrap();
+    assert!(staging.unsynced.is_empty());
+}
+
+#[tokio::test]
+async fn syncing_fails_until_blocks_that_cannot_be_synced_are_in_the_bucket() {
+    let scene = Scene::new(Writeback::default()).await;
+    scene.bucket.hold();
+    let one = slice(5, 100);
+    scene.write(one).await;
+    // Cannot be opened, as after a failure of the disk.
+    let key = LAYOUT.key(LAYOUT.block(one, 0));
+    let staged = scene.folder.path().join("a-volume/rawstaging").join(key);
+    fs::remove_file(&staged).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(&staged).unwrap();
+    assert!(within("syncing", scene.store.sync_staged()).await.is_err());
+    assert!(within("syncing again", scene.store.sync_staged()).await.is_err());
+    scene.bucket.release();
+    within("flushing", scene.store.flush_staged()).await.unwrap();
+    within("syncing", scene.store.sync_staged()).await.unwrap();
+    assert!(scene.bucket.has(one).await);
+}
+
+#[tokio::test]
 async fn blocks_staged_by_a_killed_process_are_uploaded_by_the_next() {
     let scene = Scene::new(delayed(HOUR)).await;
     let one = slice(5, 2 * BLOCK + 100);

@@ -21,6 +21,12 @@ use report::{Item, Report};
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  Measure a directory with four threads:
+    jfs-mount bench /mnt/jfs -p 4
+  Measure only small files:
+    jfs-mount bench /mnt/jfs --big-file-size 0")]
 pub struct Bench {
     /// The directory to write to; everything is removed at the end
     path: PathBuf,

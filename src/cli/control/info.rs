@@ -20,6 +20,14 @@ use crate::vfs::control_protocol::{
 const CHUNK: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  Show the chunks and objects of a file:
+    jfs-mount info /mnt/jfs/dir/file
+  Sum up a directory:
+    jfs-mount info /mnt/jfs/dir --recursive
+  Find the file with an inode number:
+    cd /mnt/jfs && jfs-mount info --inode 12345")]
 pub struct Info {
     /// Paths in a mount, or inode numbers with --inode
     #[arg(value_name = "PATH", required = true)]

@@ -14,6 +14,12 @@ use crate::meta::Ino;
 use crate::vfs::control_protocol::{RemoveRequest, opcode};
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  Remove a directory with everything below it:
+    jfs-mount rmr /mnt/jfs/dir
+  Remove it for good, past the trash:
+    jfs-mount rmr /mnt/jfs/dir --skip-trash")]
 pub struct Rmr {
     /// What to remove, with everything below
     #[arg(value_name = "PATH", required = true)]

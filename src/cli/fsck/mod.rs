@@ -12,6 +12,7 @@ use anyhow::bail;
 use clap::Args;
 
 use crate::cli::exit::Exit;
+use crate::cli::meta_url::VolumeUrl;
 use crate::cli::progress::Progress;
 use crate::cli::stop_signals::cancelled_by_signals;
 use crate::cli::volume_scan::ScannedVolume;
@@ -30,9 +31,8 @@ Examples:
   Check the directories of a tree and correct their link counts and usage:
     jfs-mount fsck redis://localhost/1 --path /d1 --recursive --repair --sync-dir-stat")]
 pub struct Fsck {
-    /// Address of the metadata
-    #[arg(value_name = "META-URL")]
-    meta: String,
+    #[command(flatten)]
+    volume: VolumeUrl,
     /// Check this path of the volume, its directories and the objects of its files
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
@@ -70,7 +70,7 @@ impl Fsck {
             return Err(Exit::Usage.with(error));
         }
         let options = Options { read_only: !self.repair, ..Options::default() };
-        let meta = Meta::connect(&self.meta, options).await?;
+        let meta = Meta::connect(self.volume.resolve()?.expose(), options).await?;
         let volume = ScannedVolume::open(meta)?;
         let report = Report::new(self.json);
         let outcome = self.check(&volume, &report).await;

@@ -21,6 +21,7 @@ use tracing::warn;
 
 use crate::chunk::Store;
 use crate::cli::exit::Exit;
+use crate::cli::meta_url::VolumeUrl;
 use crate::cli::progress::Progress;
 use crate::cli::stop_signals::cancelled_by_signals;
 use crate::cli::volume_scan::ScannedVolume;
@@ -49,9 +50,8 @@ Examples:
   Delete leaked objects, and what waits for its deletion:
     jfs-mount gc redis://localhost/1 --delete")]
 pub struct Gc {
-    /// Address of the metadata
-    #[arg(value_name = "META-URL")]
-    meta: String,
+    #[command(flatten)]
+    volume: VolumeUrl,
     /// Delete leaked objects and metadata, and replaced slices and removed files whose time is over
     #[arg(long)]
     delete: bool,
@@ -82,7 +82,8 @@ impl Gc {
             max_deletes: self.threads.into(),
             ..Options::default()
         };
-        let volume = ScannedVolume::open(Meta::connect(&self.meta, options).await?)?;
+        let meta = Meta::connect(self.volume.resolve()?.expose(), options).await?;
+        let volume = ScannedVolume::open(meta)?;
         if changes {
             volume.meta.start(Registration::New).await?;
         }

@@ -29,7 +29,19 @@ use positional::Positional;
 ///
 /// Without META-URL, mounts the embedded volume of this host, which is created if it does not exist.
 #[derive(Args)]
-#[command(override_usage = "jfs-mount mount [OPTIONS] [META-URL] MOUNTPOINT")]
+#[command(
+    override_usage = "jfs-mount mount [OPTIONS] [META-URL] MOUNTPOINT",
+    after_help = "\
+Examples:
+  Mount in the background:
+    jfs-mount mount -d redis://localhost/1 /mnt/jfs
+  Mount a directory of the volume, read-only:
+    jfs-mount mount redis://localhost/1 /mnt/jfs --subdir /dir --read-only
+  Mount the embedded volume of this host:
+    jfs-mount mount /mnt/jfs
+  Keep the password out of the address:
+    META_PASSWORD=... jfs-mount mount redis://localhost/1 /mnt/jfs"
+)]
 pub struct Mount {
     /// Address of the metadata, unless it is the embedded volume, and the directory to mount at
     #[arg(value_name = "META-URL] [MOUNTPOINT", required = true)]

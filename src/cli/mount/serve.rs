@@ -25,10 +25,13 @@ use crate::metrics_http::{self, ConnectionLimits};
 use crate::object;
 use crate::vfs::Visibility;
 use crate::volume::storage::{Overrides, spec};
-use crate::volume::{KeptSession, MountRequest, Mounted, Volume, VolumeOptions};
+use crate::volume::{Backups, KeptSession, MountRequest, Mounted, Volume, VolumeOptions};
 
 /// Memory for handles and virtual files: out of reach for any legitimate use.
 const HANDLE_MEMORY: usize = 1 << 30;
+
+/// Memory for a backup of metadata: more than ten million files need.
+const BACKUP_MEMORY: usize = 512 << 20;
 
 /// A mounted volume and everything that has to be closed with it.
 struct ServedMount {
@@ -36,6 +39,7 @@ struct ServedMount {
     volume: Arc<Volume>,
     cache: Option<Arc<Cache>>,
     keeper: Option<Keeper>,
+    backups: Option<Backups>,
     _metrics_server: Option<AbortOnDropHandle<()>>,
 }
 
@@ -163,7 +167,7 @@ impl Mount {
             address.map(|address| address.to_string()),
         )?;
         let options = VolumeOptions {
-            storage: overrides,
+            storage: overrides.clone(),
             data: self.args.cache.data(&self.args.storage, self.args.is_read_only()),
             budget: Budget::new(usize::try_from(self.args.cache.buffer())?),
             cache: cache.clone(),
@@ -210,11 +214,15 @@ impl Mount {
                 return Err(error.into());
             }
         };
+        let backups = self.args.meta.backups(self.args.is_read_only(), BACKUP_MEMORY);
+        let backups = backups
+            .map(|options| Backups::start(Arc::clone(meta), overrides, options, &registry))
+            .transpose()?;
         let metrics_server = listener.map(|listener| serve_metrics(listener, registry));
         if let Some(keeper) = &keeper {
             keeper.keep(&mounted);
         }
-        Ok(ServedMount { mounted, volume, cache, keeper, _metrics_server: metrics_server })
+        Ok(ServedMount { mounted, volume, cache, keeper, backups, _metrics_server: metrics_server })
     }
 
     /// Listens for metrics requests. A failure is only logged: the mount works without metrics.
@@ -282,6 +290,7 @@ impl ServedMount {
             EndReason::Abandoned => info!("unmounting"),
             EndReason::HandedOver => info!("handing the mount over to another process"),
         }
+        drop(self.backups);
         let closing = async {
             let (stored, closed) = if hands_over {
                 let stored = self.mounted.hand_over().await;

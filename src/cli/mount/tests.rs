@@ -382,8 +382,6 @@ fn values_out_of_bounds_are_clamped_with_a_warning() {
 fn an_option_without_effect_has_a_warning() {
     for options in [
         &["--consul=127.0.0.1:8500"][..],
-        &["--backup-meta=1h"],
-        &["--backup-skip-trash"],
         &["--skip-dir-nlink=5"],
         &["--upload-delay=1h"],
         &["--upload-hours=1-2"],
@@ -393,6 +391,21 @@ fn an_option_without_effect_has_a_warning() {
         assert!(warnings.has(name) && warnings.has("no effect"), "{name}: {warnings:?}");
     }
     assert!(parse(&["--backup-meta=0", "--no-usage-report"]).check().unwrap().is_empty());
+}
+
+#[test]
+fn backups_are_made_every_hour_unless_options_say_otherwise() {
+    let backups = |options: &[&str]| {
+        let mount = parse(options);
+        mount.args.meta.backups(mount.args.is_read_only(), 1)
+    };
+    let (hourly, daily) = (backups(&[]).unwrap(), backups(&["--backup-meta=24h"]).unwrap());
+    assert_eq!((hourly.interval, hourly.skip_trash), (3600 * SECOND, false));
+    assert_eq!(daily.interval, 86_400 * SECOND);
+    assert!(backups(&["--backup-skip-trash"]).unwrap().skip_trash);
+    for options in ["--backup-meta=0", "--read-only", "-oro", "--no-bgjob"] {
+        assert_eq!(backups(&[options]), None, "{options}");
+    }
 }
 
 #[test]

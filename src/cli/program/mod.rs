@@ -11,7 +11,7 @@ use tracing::error;
 
 use super::exit::Exit;
 use super::relaunch::Parent;
-use super::{Cli, Command, relaunch};
+use super::{Cli, Command, help, relaunch};
 use crate::keeper;
 use crate::options::go_syntax;
 use mount_helper::HelperAction;
@@ -104,7 +104,7 @@ fn translate_for_mount(words: &[OsString]) -> Result<Vec<OsString>, ExitCode> {
 
 /// Parses the words; clap prints its own errors, and help and version texts.
 fn parse(words: &[OsString], is_helper: bool) -> Result<Cli, ExitCode> {
-    let matches = Cli::command().try_get_matches_from(words);
+    let matches = help::command().try_get_matches_from(words);
     matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
         let _ = error.print();
         match error.exit_code() {

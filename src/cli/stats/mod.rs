@@ -24,6 +24,12 @@ const ROOT: u64 = 1;
 const PAGE: u64 = 30;
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  Show the activity of a mount, line by line:
+    jfs-mount stats /mnt/jfs
+  Show more columns of the object storage, as JSON:
+    jfs-mount stats /mnt/jfs --schema o -l 1 --json")]
 pub struct Stats {
     /// Where the volume is mounted
     #[arg(value_name = "MOUNTPOINT")]

@@ -29,6 +29,12 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 const NAMED_USERS: usize = 10;
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  Unmount, when all data is stored:
+    jfs-mount umount /mnt/jfs
+  Upload first what --writeback left on this host:
+    jfs-mount umount --flush /mnt/jfs")]
 pub struct Umount {
     /// The directory where the volume is mounted
     #[arg(value_name = "MOUNTPOINT")]

@@ -4,12 +4,18 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use futures::stream::{self, Stream};
 use tokio::net::UnixListener;
+use tokio::time::sleep;
+use tracing::warn;
 
 use super::authority::AnyAuthority;
 use crate::error::{Error, Result};
+
+/// How often the file of a socket is looked for.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A listening socket. Its file is removed when it is dropped, unless another process has replaced
 /// it by its own.
@@ -23,16 +29,20 @@ pub struct Socket {
 impl Socket {
     /// Listens at a path. Replaces the socket of a dead process, and refuses that of a running one.
     pub fn listen(path: &Path) -> Result<Self> {
+        if is_socket(path) && UnixStream::connect(path).is_ok() {
+            let text = format!("socket {}: another process is listening on it", path.display());
+            return Err(Error::bad_input(text));
+        }
+        Self::replace(path)
+    }
+
+    /// Listens at a path. Replaces the socket of any process.
+    pub fn replace(path: &Path) -> Result<Self> {
         let fail = |what: String| Error::bad_input(format!("socket {}: {what}", path.display()));
         let failed = |error: io::Error| fail(error.to_string());
         match std::fs::symlink_metadata(path) {
-            Ok(found) if !found.file_type().is_socket() => {
-                return Err(fail("the path exists and is not a socket".to_owned()));
-            }
-            Ok(_) if UnixStream::connect(path).is_ok() => {
-                return Err(fail("another process is listening on it".to_owned()));
-            }
-            Ok(_) => std::fs::remove_file(path).map_err(failed)?,
+            Ok(_) if is_socket(path) => std::fs::remove_file(path).map_err(failed)?,
+            Ok(_) => return Err(fail("the path exists and is not a socket".to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if let Some(dir) = path.parent() {
                     std::fs::create_dir_all(dir).map_err(failed)?;
@@ -46,12 +56,31 @@ impl Socket {
         Ok(Self { path: path.to_owned(), file: identity(path), listener })
     }
 
-    /// Returns a stream of incoming connections.
-    pub fn incoming(&self) -> impl Stream<Item = io::Result<AnyAuthority>> + '_ {
-        stream::unfold((), |()| async {
-            let accepted = self.listener.accept().await;
-            Some((accepted.map(|(stream, _)| AnyAuthority::new(stream)), ()))
+    /// Returns a stream of incoming connections. If the file is removed, listens again: the
+    /// registrar sidecar of an old pod removes it at its end, whoever listens there by then.
+    pub fn incoming(self) -> impl Stream<Item = io::Result<AnyAuthority>> {
+        stream::unfold(self, |mut socket| async move {
+            loop {
+                tokio::select! {
+                    accepted = socket.listener.accept() => {
+                        let accepted = accepted.map(|(stream, _)| AnyAuthority::new(stream));
+                        return Some((accepted, socket));
+                    }
+                    () = sleep(CHECK_INTERVAL) => socket.listen_again(),
+                }
+            }
         })
+    }
+
+    fn listen_again(&mut self) {
+        if identity(&self.path).is_some() {
+            return;
+        }
+        warn!(path = %self.path.display(), "the socket was removed: listening again");
+        match Self::listen(&self.path) {
+            Ok(socket) => *self = socket,
+            Err(error) => warn!(%error, "cannot listen again"),
+        }
     }
 }
 
@@ -62,6 +91,10 @@ impl Drop for Socket {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+fn is_socket(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::meta::BACKUP_INTERVAL;
 use super::{
     CacheArgs, FuseArgs, KernelOptions, MetaArgs, MetaCacheArgs, MetricsArgs, MountArgs,
     ProcessArgs, StorageArgs,
@@ -83,8 +84,7 @@ impl MountArgs {
         put("NegEntryTimeout", nanos(*negative_entry_cache));
         put("EntryTimeout", nanos(*entry_cache));
         put("ReaddirCache", (*readdir_cache).into());
-        // Never: the Go client's tools must not believe that there are backups.
-        put("BackupMeta", 0.into());
+        put("BackupMeta", nanos(meta_args.backup_meta.unwrap_or(BACKUP_INTERVAL)));
         put("BackupSkipTrash", meta_args.backup_skip_trash.into());
         put("PrefixInternal", fuse.prefix_internal.into());
         put("HideInternal", fuse.hide_internal.into());

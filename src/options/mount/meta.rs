@@ -8,9 +8,11 @@ use clap::Args;
 use super::Warnings;
 use crate::meta::{AtimeMode, Options};
 use crate::options::durations::parse_duration;
+use crate::volume::BackupOptions;
 
 const MIN_HEARTBEAT: Duration = Duration::from_secs(1);
 const MAX_HEARTBEAT: Duration = Duration::from_mins(10);
+pub const BACKUP_INTERVAL: Duration = Duration::from_hours(1);
 const MIN_BACKUP_INTERVAL: Duration = Duration::from_mins(5);
 
 #[derive(Debug, Args)]
@@ -19,7 +21,7 @@ pub struct MetaArgs {
     /// Directory of the volume that becomes the root of the mount; created if it is missing
     #[arg(long, value_name = "PATH")]
     pub subdir: Option<String>,
-    /// Interval of automatic backups of metadata into the storage [default: 1h; none are made yet]
+    /// Interval of automatic backups of metadata into the storage; 0 for none [default: 1h]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub backup_meta: Option<Duration>,
     /// Leave the trash out of backups
@@ -123,12 +125,27 @@ impl MetaArgs {
         }
     }
 
+    /// Returns the interval of backups; zero if this client makes none.
+    pub fn backup_interval(&self, read_only: bool) -> Duration {
+        if read_only || self.no_bgjob {
+            return Duration::ZERO;
+        }
+        self.backup_meta.unwrap_or(BACKUP_INTERVAL)
+    }
+
+    /// Returns how this client makes backups, if it does. Each takes at most `max_size` bytes of
+    /// memory.
+    pub fn backups(&self, read_only: bool, max_size: usize) -> Option<BackupOptions> {
+        let (interval, skip_trash) = (self.backup_interval(read_only), self.backup_skip_trash);
+        (!interval.is_zero()).then_some(BackupOptions { interval, skip_trash, max_size })
+    }
+
     pub fn check(&self, warnings: &mut Warnings) -> anyhow::Result<()> {
         // Without `..`, so that a new option is not forgotten here.
         let Self {
             subdir: _,
             backup_meta,
-            backup_skip_trash,
+            backup_skip_trash: _,
             heartbeat: given_heartbeat,
             read_only: _,
             no_bgjob: _,
@@ -139,14 +156,10 @@ impl MetaArgs {
             fast_statfs: _,
             network_interfaces: _,
         } = self;
-        if let Some(interval) = backup_meta.filter(|interval| !interval.is_zero()) {
-            if interval < MIN_BACKUP_INTERVAL {
-                bail!("--backup-meta {interval:?}: must be at least 5 minutes");
-            }
-            warnings.add_no_effect("--backup-meta", "this client makes no backups of metadata yet");
-        }
-        if *backup_skip_trash {
-            warnings.add_no_effect("--backup-skip-trash", "this client makes no backups yet");
+        if let Some(interval) = backup_meta.filter(|interval| !interval.is_zero())
+            && interval < MIN_BACKUP_INTERVAL
+        {
+            bail!("--backup-meta {interval:?}: must be at least 5 minutes");
         }
         if skip_dir_nlink.is_some() {
             warnings.add_no_effect("--skip-dir-nlink", "link counts are always kept here");

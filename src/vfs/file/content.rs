@@ -175,6 +175,11 @@ impl Content {
         }
     }
 
+    /// Returns when everything stored survives a crash of this machine.
+    pub async fn sync_staged(&self) -> Result<()> {
+        self.store.sync_staged().await
+    }
+
     /// Like [`Content::flush`], if nothing is left to store.
     pub fn flush_now(&self, ino: Ino) -> Option<Result<()>> {
         match self.find(ino) {

@@ -149,8 +149,10 @@ impl Vfs {
         }
     }
 
+    /// Stores and commits what was written, so that it survives a crash of this machine.
     pub async fn fsync(&self, ino: Ino) -> Result<()> {
-        self.content.flush(ino).await
+        self.content.flush(ino).await?;
+        self.content.sync_staged().await
     }
 
     /// Removes a handle. Pass the result to [`Vfs::finish`] if anything is left to do.

@@ -33,6 +33,17 @@ removing_files_makes_space_again() {
   within user 'dd if=/dev/zero of=/data/h bs=1M count=9'
 }
 
+a_full_quota_is_an_event_of_the_pod() {
+  claim full 10Mi
+  pod user full
+  ready user
+  # To the last block: a write that does not fit as a whole is refused as a whole.
+  within user 'dd if=/dev/zero of=/data/f bs=64k count=156 && i=0 && while dd if=/dev/zero of=/data/$i bs=4k count=1; do i=$((i + 1)); done' ||
+    true
+  expect_event user VolumeConditionAbnormal
+  contains "the event" "$(events user | grep VolumeConditionAbnormal)" "full: no space left"
+}
+
 kubelet_reports_the_usage_of_a_volume() {
   claim counted 50Mi
   pod user counted

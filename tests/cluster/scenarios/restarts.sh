@@ -1,29 +1,4 @@
-# Restarts of the driver and of kubelet while pods use volumes.
-
-a_pod_continues_after_the_driver_was_killed() { # at most 420 s
-  claim lasting 10Mi
-  MOUNT=', mountPropagation: HostToContainer' pod user lasting
-  ready user
-  within user 'echo before >/data/f && sync'
-  kill -9 "$(node_process)"
-  until_true "the file again, in the pod" 240 within user 'cat /data/f'
-  within user 'echo after >>/data/f'
-  same "the file" "$(within user 'cat /data/f' | xargs)" "before after"
-  # No dead mount remains beneath, and the volume can still be deleted.
-  k delete pod user --wait --timeout=90s >/dev/null
-  same "mounts" "$(mounts_of "$(volume_of lasting)" | grep '/mount$')" ""
-}
-
-a_pod_continues_after_the_drivers_pod_was_deleted() { # at most 600 s
-  claim lasting 10Mi
-  MOUNT=', mountPropagation: HostToContainer' pod user lasting
-  ready user
-  within user 'echo before >/data/f && sync'
-  replace_node_pod
-  until_true "the file again, in the pod" 240 within user 'cat /data/f'
-  within user 'echo after >>/data/f'
-  same "the file" "$(within user 'cat /data/f' | xargs)" "before after"
-}
+# Restarts of kubelet, and deletions, while pods use volumes.
 
 pods_continue_while_kubelet_is_killed_and_restarted() {
   claim lasting 10Mi

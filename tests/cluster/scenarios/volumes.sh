@@ -57,6 +57,15 @@ a_pod_that_is_not_root_writes_by_its_group() {
   same "the group of the file" "$(within user 'stat -c %g /data/mine')" 2000
 }
 
+a_claim_that_waits_for_its_first_pod_is_bound_with_it() {
+  class waiting juicefs-secret 'volumeBindingMode: WaitForFirstConsumer'
+  claim late 10Mi ReadWriteMany "waiting-$ns"
+  expect_event late WaitForFirstConsumer
+  pod user late
+  ready user
+  within user 'echo x >/data/f'
+}
+
 a_directory_of_a_claim_is_mounted_by_subpath() {
   claim whole 10Mi
   MOUNT=', subPath: part/deep' pod user whole

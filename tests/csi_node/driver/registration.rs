@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use prost::Message;
 
 use crate::csi::Node;
 use crate::driver::process::get;
+use crate::support::command::poll;
+use crate::support::fixture::PATIENCE;
 use crate::support::timeout::{MOUNTED, within};
 
 const DATA: u8 = 0;
@@ -90,10 +92,14 @@ fn start_registering() -> (Node, PathBuf) {
     let mut node = Node::start();
     assert!(node.stop());
     fs::create_dir(node.path("registry")).unwrap();
-    let registry = node.path("registry").display().to_string();
-    node.restart(&["--kubelet-registration-path", ENDPOINT, "--plugin-registry-dir", &registry]);
+    start_again(&mut node);
     let socket = node.path("registry/csi.juicefs.com-reg.sock");
     (node, socket)
+}
+
+fn start_again(node: &mut Node) {
+    let registry = node.path("registry").display().to_string();
+    node.restart(&["--kubelet-registration-path", ENDPOINT, "--plugin-registry-dir", &registry]);
 }
 
 fn notify(socket: &Path, registered: bool, error: &str) {
@@ -132,6 +138,27 @@ fn a_driver_that_kubelet_refuses_is_not_ready_until_it_is_registered() {
         assert!(node.is_ready());
         notify(&socket, true, "");
         assert!(get(health, "/readyz").starts_with("HTTP/1.1 200"));
+    });
+}
+
+/// As when a pod with a registrar sidecar is replaced by one without: at its end, the sidecar removes
+/// the file of the socket, whoever listens there.
+#[test]
+fn a_registrar_of_the_old_pod_neither_stops_the_driver_nor_unregisters_it() {
+    within(MOUNTED, || {
+        let mut node = Node::start();
+        assert!(node.stop());
+        fs::create_dir(node.path("registry")).unwrap();
+        let socket = node.path("registry/csi.juicefs.com-reg.sock");
+        let registrar = UnixListener::bind(&socket).unwrap();
+        start_again(&mut node);
+        call(&socket, "/pluginregistration.Registration/GetInfo", &());
+        fs::remove_file(&socket).unwrap();
+        drop(registrar);
+        assert!(poll(PATIENCE, || socket.exists()), "{}", node.log());
+        call(&socket, "/pluginregistration.Registration/GetInfo", &());
+        assert!(node.stop());
+        assert!(!socket.exists());
     });
 }
 

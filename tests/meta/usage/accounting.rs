@@ -15,6 +15,7 @@ on_every_store! {
     a_missing_stat_is_counted,
     regression_entries_created_during_the_first_count_of_the_root_count_once,
     a_stat_that_would_turn_negative_is_counted,
+    regression_usage_that_another_client_has_not_sent_counts_once,
     a_removed_directory_gets_no_stat,
     disabled_stats_are_not_kept,
     enabling_stats_drops_old_ones,
@@ -187,6 +188,25 @@ async fn a_stat_that_would_turn_negative_is_counted(store: Store) {
     meta.flush_dir_stats().await.unwrap();
     assert_eq!(stored_stat(&store, dir).await, Some(stat(0, 1, 1)));
     meta.close().await.unwrap();
+}
+
+async fn regression_usage_that_another_client_has_not_sent_counts_once(store: Store) {
+    store.format(|_| {}).await;
+    let (one, two) = (store.start().await, store.start().await);
+    let dir = mkdir(&one, ROOT, "d").await;
+    one.flush().await.unwrap();
+    for file in ["a", "b", "c"] {
+        create(&one, dir, file).await;
+    }
+    unlink(&two, dir, "a").await;
+    let flush = tokio::spawn(async move { two.flush_dir_stats().await.map(|()| two) });
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    one.flush_dir_stats().await.unwrap();
+    let two = flush.await.unwrap().unwrap();
+    assert_eq!(stored_stat(&store, dir).await, Some(stat(0, 2, 2)));
+    assert_eq!(two.counts().recounts(), 0);
+    one.close().await.unwrap();
+    two.close().await.unwrap();
 }
 
 async fn a_removed_directory_gets_no_stat(store: Store) {

@@ -95,7 +95,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ toYaml .Values.node.updateStrategy }}
 {{- else if not .Values.keeper.enabled -}}
 type: OnDelete
-{{- else if .Values.node.hostNetwork -}}
+{{- else if or .Values.node.hostNetwork .Values.node.registrar.enabled -}}
 type: RollingUpdate
 rollingUpdate:
   maxUnavailable: 1

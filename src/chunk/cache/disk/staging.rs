@@ -1,4 +1,4 @@
-//! Staged blocks: durable on disk before they are in the bucket.
+//! Staged blocks: on disk before they are in the bucket.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -48,12 +48,13 @@ impl VolumeDisk {
         self.disk.is_full_for_staging().then_some("the disk is almost full")
     }
 
-    /// Writes a block so that it survives a crash of the machine. Blocking.
+    /// Writes a block. It survives a crash of the machine only after [`VolumeDisk::sync_staged`].
+    /// Blocking.
     pub fn stage(&self, block: BlockKey, body: &Bytes, tier: u8) -> Result<()> {
         let (disk, dir) = (&self.disk, &self.dir);
         let path = dir.staged_path(block);
         let trailer = format::trailer(body, disk.checksum, tier);
-        disk.attempt(|| block_file::write(&path, &[body, &trailer], disk.modes, true))
+        disk.attempt(|| block_file::write(&path, &[body, &trailer], disk.modes))
             .map_err(|error| self.error("stage", block, &error))?;
         dir.counters.staged(body.len());
         // Into the accounting before the second name is made: a scan that finds only one name must
@@ -68,6 +69,18 @@ impl VolumeDisk {
         }
         disk.files.forget(dir.id, block);
         Ok(())
+    }
+
+    /// Makes staged blocks survive a crash of the machine. Those that are not staged here are skipped.
+    /// Blocking.
+    pub fn sync_staged(&self, blocks: &[BlockKey]) -> io::Result<()> {
+        let paths = blocks.iter().map(|block| self.dir.staged_path(*block));
+        let here: Vec<_> = paths.filter(|path| path.exists()).collect();
+        if here.is_empty() {
+            return Ok(());
+        }
+        let root = self.dir.root();
+        self.disk.attempt(|| block_file::sync(&here, root.parent().unwrap_or(root)))
     }
 
     /// Reads a whole block and its tier, and verifies the checksums, if any. Blocking.

@@ -206,7 +206,7 @@ fn write_block(disk: &Disk, write: &PendingWrite) -> bool {
     let begun = Instant::now();
     let trailer = format::trailer(&write.body, disk.checksum, 0);
     let path = write.dir.cached_path(write.block);
-    let attempt = || block_file::write(&path, &[&write.body, &trailer], disk.modes, false);
+    let attempt = || block_file::write(&path, &[&write.body, &trailer], disk.modes);
     match disk.attempt(attempt) {
         Ok(()) => {
             write.dir.counters.written(write.body.len(), begun.elapsed());

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 use crate::meta::client::Meta;
-use crate::meta::op::attrs::xattr::{ListXattrs, RemoveXattr, SetXattr, Xattr};
+use crate::meta::op::attrs::xattr::{ListXattrs, RemoveXattr, ReplaceXattr, SetXattr, Xattr};
 use crate::meta::{Ino, Name, XattrMode};
 
 /// The longest name, in bytes.
@@ -32,6 +32,19 @@ impl Meta {
         }
         let value = Bytes::copy_from_slice(value);
         self.run(&SetXattr { ino, name: &name, value: &value, mode }).await
+    }
+
+    /// Sets a value if the current one is `expected`, where `None` is no value. Returns whether it
+    /// was: of several clients that expect the same, one succeeds.
+    pub async fn replace_xattr(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        expected: Option<&Bytes>,
+        value: &Bytes,
+    ) -> Result<bool> {
+        let name = checked_name(name)?;
+        self.run(&ReplaceXattr { ino, name: &name, expected, value }).await
     }
 
     /// Reads a value; fails with `NoAttribute` if there is none.

@@ -21,6 +21,11 @@ const BATCH: usize = 1000;
 const RECOUNTS_AT_ONCE: usize = 8;
 /// How often a directory is counted that changes meanwhile.
 const MAX_ATTEMPTS: usize = 5;
+/// How long a stat that would turn negative waits for usage that other clients have not sent yet;
+/// every client sends it each second.
+const OTHER_CLIENTS_DELAY: Duration = Duration::from_millis(2500);
+/// How often it is tried meanwhile.
+const RETRY_PERIOD: Duration = Duration::from_millis(100);
 /// An operation adds its usage this soon after its commit.
 const ACCOUNTING_DELAY: Duration = Duration::from_millis(5);
 
@@ -68,6 +73,10 @@ impl DirStats {
 impl Meta {
     /// Sends usage that the store does not know yet; directories without a valid record are
     /// counted. What fails stays unsent.
+    ///
+    /// A record that would turn negative usually lacks usage of another client, for example of a
+    /// file that was created there and removed here. A count would include that usage, and the other
+    /// client would add it again, so such a record is counted only if it stays too low.
     pub async fn flush_dir_stats(&self) -> Result<()> {
         let _flushing = self.dir_stats.flushing.lock().await;
         let unsent = self.dir_stats.take();
@@ -84,6 +93,14 @@ impl Meta {
                 }
             }
         }
+        let invalid = match self.wait_for_other_clients(&unsent, invalid).await {
+            Ok(invalid) => invalid,
+            Err((dirs, error)) => {
+                let again = unsent.iter().filter(|(dir, _)| dirs.contains(dir));
+                self.dir_stats.restore_unsent(again);
+                return Err(error);
+            }
+        };
         let recounts = stream::iter(invalid)
             .map(|dir| async move { (dir, self.recount_dir(dir).await) })
             .buffer_unordered(RECOUNTS_AT_ONCE)
@@ -103,6 +120,44 @@ impl Meta {
             }
         }
         outcome
+    }
+
+    /// Repeats deltas that would turn a record negative, and returns the directories to count. With an
+    /// error come the directories whose deltas are not sent.
+    async fn wait_for_other_clients(
+        &self,
+        unsent: &[(Ino, DirStat)],
+        mut invalid: Vec<Ino>,
+    ) -> std::result::Result<Vec<Ino>, (Vec<Ino>, Error)> {
+        let deadline = tokio::time::Instant::now() + OTHER_CLIENTS_DELAY;
+        let mut without_record = Vec::new();
+        loop {
+            let mut too_low = Vec::new();
+            for (at, dir) in invalid.iter().enumerate() {
+                match self.stored_dir_stat(*dir).await {
+                    Ok(Some(_)) => too_low.push(*dir),
+                    Ok(None) => without_record.push(*dir),
+                    Err(error) => {
+                        let rest = invalid[at..].iter().chain(&too_low).chain(&without_record);
+                        return Err((rest.copied().collect(), error));
+                    }
+                }
+            }
+            if too_low.is_empty() || tokio::time::Instant::now() >= deadline {
+                without_record.extend(too_low);
+                return Ok(without_record);
+            }
+            tokio::time::sleep(RETRY_PERIOD).await;
+            let deltas: Vec<_> =
+                unsent.iter().filter(|(dir, _)| too_low.contains(dir)).copied().collect();
+            invalid = match self.engine.add_dir_stats(&deltas).await {
+                Ok(invalid) => invalid,
+                Err(error) => {
+                    too_low.extend(without_record);
+                    return Err((too_low, error));
+                }
+            };
+        }
     }
 
     /// The usage of a directory's direct entries: the stored record with unsent usage, or a count

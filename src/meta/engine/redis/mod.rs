@@ -16,6 +16,8 @@ mod tests;
 
 use std::sync::Arc;
 
+use tracing::warn;
+
 use self::client::address::Address;
 use self::client::{Client, Repeat};
 use self::records::keyspace::KeySpace;
@@ -41,7 +43,12 @@ pub async fn connect(url: &str, env: Env<'_>) -> Result<RedisEngine> {
 
 /// As [`connect`], with the files and server addresses that `policy` allows.
 pub async fn connect_under(url: &str, env: Env<'_>, policy: &Arc<Policy>) -> Result<RedisEngine> {
-    let client = Client::open(Address::parse(url, env)?, policy).await?;
+    let address = Address::parse(url, env)?;
+    if !address.unsupported.is_empty() {
+        let parameters = address.unsupported.join(", ");
+        warn!(address = address.place, "parameters of the address without effect: {parameters}");
+    }
+    let client = Client::open(address, policy).await?;
     let keyspace = KeySpace::new(client.prefix().to_owned());
     Ok(RedisEngine {
         client: Arc::new(client),

@@ -48,6 +48,38 @@ impl Operation for SetXattr<'_> {
     }
 }
 
+/// Sets an attribute if its value is still the expected one; returns whether it was.
+pub struct ReplaceXattr<'a> {
+    pub ino: Ino,
+    pub name: &'a Name,
+    pub expected: Option<&'a Bytes>,
+    pub value: &'a Bytes,
+}
+
+impl Operation for ReplaceXattr<'_> {
+    type Output = bool;
+    const NAME: &'static str = "setxattr";
+
+    fn txn_lock(&self) -> TxnLock {
+        TxnLock::Node(self.ino)
+    }
+
+    async fn plan(&self, tx: &mut MetaTxn<'_>) -> Result<Plan<bool>> {
+        tx.prefetch(&[Key::Attr(self.ino), Key::Xattr(self.ino, self.name.clone())]).await?;
+        let node = tx.node(self.ino).await?;
+        check_frozen(&node)?;
+        if tx.xattr(self.ino, self.name).await?.as_ref() != self.expected {
+            return Ok(Plan::unchanged(false));
+        }
+        let mut plan = Plan::new();
+        plan.push(Change::PutXattr(self.ino, self.name.clone(), self.value.clone()));
+        plan.put_attr(self.ino, &Attr { ctime: tx.now(), ..node });
+        let line = LogOp::SetXattr { ino: self.ino, name: self.name, value: self.value, flags: 0 };
+        plan.log(tx, line);
+        Ok(plan.with_output(true))
+    }
+}
+
 pub struct RemoveXattr<'a> {
     pub ino: Ino,
     pub name: &'a Name,

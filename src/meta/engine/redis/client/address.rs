@@ -59,6 +59,8 @@ pub(in super::super) struct Address {
     pub reply_timeout: Option<Duration>,
     pub min_backoff: Duration,
     pub max_backoff: Duration,
+    /// Parameters that are given and have no effect here.
+    pub unsupported: Vec<&'static str>,
 }
 
 impl Address {
@@ -96,6 +98,7 @@ impl Address {
             reply_timeout: options.reply_timeout,
             min_backoff: options.min_backoff,
             max_backoff: options.max_backoff,
+            unsupported: options.unsupported,
             place,
         })
     }

@@ -7,13 +7,19 @@ use std::time::Duration;
 use super::address::Tls;
 use crate::tls::TlsFiles;
 
-/// Accepted, since existing addresses contain them, and ignored: they configure a pool of
-/// connections, or reads from replicas, and this client has one connection to the server in charge.
-const IGNORED: &[&str] = &[
+/// Accepted, since existing addresses contain them, and reported: users expect something of them that
+/// this client does not do. It asks the server in charge, and has caches of its own.
+const UNSUPPORTED: &[&str] = &[
     "client-cache",
     "client-cache-expire",
     "client-cache-preload",
     "client-cache-size",
+    "route-read",
+];
+
+/// Accepted, since existing addresses contain them, and ignored: they configure a pool of
+/// connections, and this client has one connection.
+const IGNORED: &[&str] = &[
     "client-name",
     "conn-max-idle-time",
     "conn-max-lifetime",
@@ -29,7 +35,6 @@ const IGNORED: &[&str] = &[
     "pool-size",
     "pool-timeout",
     "protocol",
-    "route-read",
 ];
 
 /// Parameters that have not been used yet. Names are stored with dashes, also if they were written
@@ -45,6 +50,8 @@ pub(super) struct Options {
     pub reply_timeout: Option<Duration>,
     pub min_backoff: Duration,
     pub max_backoff: Duration,
+    /// Parameters that are given and have no effect here.
+    pub unsupported: Vec<&'static str>,
 }
 
 impl UrlParameters {
@@ -65,6 +72,7 @@ impl UrlParameters {
         for name in IGNORED {
             self.unused.remove(*name);
         }
+        let unsupported = UNSUPPORTED.iter().copied().filter(|name| self.flag(name)).collect();
         let db = match self.text("db") {
             Some(db) => {
                 Some(db.parse().map_err(|_| format!("db: {db:?} is not a database number"))?)
@@ -90,6 +98,7 @@ impl UrlParameters {
             reply_timeout,
             min_backoff: self.positive("min-retry-backoff", Duration::from_millis(20))?,
             max_backoff: self.positive("max-retry-backoff", Duration::from_secs(10))?,
+            unsupported,
         })
     }
 

@@ -1,5 +1,5 @@
 // A replacement for csi-node-driver-registrar, whose module no proxy serves: it asks the driver for its name, and
-// registers it with kubelet.
+// registers it with kubelet. Like that program, it removes the socket at its end, whoever listens there by then.
 package main
 
 import (
@@ -8,7 +8,9 @@ import (
 	"log"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -65,6 +67,13 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
+	go func() {
+		<-terminated
+		_ = os.Remove(socket)
+		os.Exit(0)
+	}()
 	grpcServer := grpc.NewServer()
 	registration.RegisterRegistrationServer(grpcServer, server{name: driver, endpoint: *endpoint})
 	log.Fatal(grpcServer.Serve(listener))

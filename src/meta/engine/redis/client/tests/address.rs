@@ -113,7 +113,14 @@ fn durations_are_parsed_as_go_writes_them() {
 
 #[test]
 fn parameters_of_the_go_library_are_accepted() {
-    good("redis://h/1?pool_size=10&max_retries=3&route-read=replica&client-cache=true&protocol=3");
+    let address = good("redis://h/1?pool_size=10&max_retries=3&client-cache=false&protocol=3");
+    assert!(address.unsupported.is_empty());
+}
+
+#[test]
+fn parameters_of_the_go_client_without_effect_are_reported() {
+    let address = good("redis://h/1?route-read=replica&client-cache=true&client_cache_size=100");
+    assert_eq!(address.unsupported, ["client-cache", "client-cache-size", "route-read"]);
 }
 
 #[test]
