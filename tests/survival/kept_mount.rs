@@ -1,11 +1,10 @@
 //! A mount under a keeper, and how its server is killed and replaced.
 
 use std::cell::Cell;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -20,15 +19,19 @@ const SERVING: &str = "is mounted at";
 /// What a server writes to the log that finds the requests of the one before in memory.
 const FOUND: &str = "requests that another process received are handled again";
 
+/// If set, the kernel is taken for one that cannot send requests again. Set for the test program, all
+/// of its tests run so.
+const NO_RESEND_VARIABLE: &str = "JFS_NO_RESEND";
+
 thread_local! {
-    static HAS_RESEND: Cell<bool> = const { Cell::new(true) };
+    static HAS_RESEND: Cell<bool> = Cell::new(env::var_os(NO_RESEND_VARIABLE).is_none());
 }
 
 /// Runs a test body as if the kernel could not send requests again, as before Linux 6.9.
 pub fn masked(body: impl FnOnce()) {
-    HAS_RESEND.set(false);
+    let has_resend = HAS_RESEND.replace(false);
     body();
-    HAS_RESEND.set(true);
+    HAS_RESEND.set(has_resend);
 }
 
 /// Generates tests that run each body, a `fn(&Fixture)`, as on a kernel that cannot send requests
@@ -71,7 +74,7 @@ impl KeptMount {
         }
         let has_resend = HAS_RESEND.get();
         if !has_resend {
-            command.env("JFS_NO_RESEND", "1");
+            command.env(NO_RESEND_VARIABLE, "1");
         }
         command.arg(server.get_program());
         command.args(["mount", "--no-usage-report", "--no-syslog", "--backup-meta", "0"]);

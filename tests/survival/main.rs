@@ -11,6 +11,7 @@ mod csi;
 #[path = "../support/csi_sanity.rs"]
 mod csi_sanity;
 
+mod appender;
 mod conformance;
 mod driver;
 mod kept_mount;
