@@ -1,12 +1,14 @@
 //! A mount under a keeper, and how its server is killed and replaced.
 
 use std::cell::Cell;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::minor;
 use nix::unistd::Pid;
 
 use crate::support::command::poll;
@@ -55,6 +57,8 @@ macro_rules! without_resend {
 pub struct KeptMount {
     mount: Mount,
     has_resend: bool,
+    /// Its number, which is the minor number of its device.
+    connection: u64,
 }
 
 impl KeptMount {
@@ -81,8 +85,9 @@ impl KeptMount {
         command.args(["--no-bgjob", "--metrics", "127.0.0.1:0", "--cache-dir"]);
         command.arg(folder.join("kept.cache")).args(options).arg(fixture.url()).arg(&point);
         let mount = Mount::start(command, &point, &log);
-        let kept = Self { mount, has_resend };
+        let mut kept = Self { mount, has_resend, connection: 0 };
         kept.wait_for_servers(1);
+        kept.connection = minor(fs::metadata(kept.path()).unwrap().dev());
         kept
     }
 
@@ -108,8 +113,15 @@ impl KeptMount {
     /// Kills the server, as a crash would. The keeper starts another.
     #[track_caller]
     pub fn kill_server(&self) {
+        self.kill_server_and(|| {});
+    }
+
+    /// Does something while no server is there.
+    #[track_caller]
+    pub fn kill_server_and(&self, meanwhile: impl FnOnce()) {
         let before = self.servers();
         kill(self.server(), Signal::SIGKILL).unwrap();
+        meanwhile();
         self.wait_for_servers(before + 1);
     }
 
@@ -146,9 +158,19 @@ impl KeptMount {
 
     #[track_caller]
     pub fn unmount(self) {
+        let is_answered = || self.waiting() == 0;
+        assert!(poll(PATIENCE, is_answered), "a request has no reply:\n{}", self.log());
         let is_found = self.log().contains(FOUND);
         assert_eq!(is_found, !self.has_resend && self.servers() > 1, "{}", self.log());
         self.mount.unmount();
+    }
+
+    /// How many requests have no reply, says the kernel. Asking must not send one, so the device is
+    /// not found through the mount.
+    #[track_caller]
+    pub fn waiting(&self) -> u32 {
+        let waiting = format!("/sys/fs/fuse/connections/{}/waiting", self.connection);
+        fs::read_to_string(waiting).unwrap().trim().parse().unwrap()
     }
 
     /// The process that serves.

@@ -14,6 +14,7 @@ mod csi_sanity;
 mod appender;
 mod conformance;
 mod driver;
+mod interrupted;
 mod kept_mount;
 mod lost_writes;
 mod names;
