@@ -31,6 +31,6 @@ pub use protocol::encode::{
 };
 pub use protocol::negotiate::{InitOptions, Negotiated, PlusMode};
 pub use session::{
-    Leftover, Notification, Notifier, Payload, Reply, RequestMemory, Session, SessionEnd,
-    SessionOptions,
+    Leftover, Notification, Notifier, Payload, Reply, RequestMemory, ServedDevice, Session,
+    SessionEnd, SessionOptions,
 };

@@ -5,9 +5,13 @@
 //! that change something and have no reply yet, each with its intent: what the next process needs
 //! in order to tell whether the change took effect.
 //!
+//! Where the kernel cannot send requests again, they are received into [memory of their
+//! own](ReceivedRequests) that outlives the process as well.
+//!
 //! The owner of a ledger holds a lock on it, which ends with the owner's process. Each owner has
 //! its own epoch, so that handle numbers are never used twice.
 
+mod received;
 mod requests;
 mod shared_memory;
 mod table;
@@ -27,6 +31,7 @@ use requests::Requests;
 use shared_memory::SharedMemory;
 use table::{Slot, Table, TableLayout};
 
+pub use received::{FoundMessage, MessageSlot, ReceiveSpace, ReceivedRequests};
 pub use requests::{Intent, RequestRecord};
 
 const MAGIC: u64 = u64::from_be_bytes(*b"JFSLEDG\0");

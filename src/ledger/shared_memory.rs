@@ -64,6 +64,22 @@ impl SharedMemory {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
     }
 
+    /// Where a word lies, for memory that others write as bytes.
+    pub fn pointer(&self, word: usize) -> *mut u8 {
+        debug_assert!(word < self.words);
+        self.base.as_ptr().wrapping_add(word).cast()
+    }
+
+    /// Reads two words without taking memory for them, as looking at the mapping would.
+    pub fn read_words(&self, word: usize) -> io::Result<[u64; 2]> {
+        let mut words = [[0; WORD]; 2];
+        let length = rustix::io::pread(&self.file, words.as_flattened_mut(), (word * WORD) as u64)?;
+        if length != 2 * WORD {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(words.map(u64::from_ne_bytes))
+    }
+
     /// Opens the file once more: a lock on it is released when this process ends, although others
     /// still hold the memory.
     pub fn reopen(&self) -> io::Result<File> {

@@ -237,7 +237,7 @@ impl Mount {
         match &kept {
             Ok(true) => {}
             Ok(false) => {
-                warn!(%volume, "it does not survive the driver: the kernel cannot resend requests");
+                warn!(%volume, "it does not survive the driver: that needs Linux 5.1 or newer");
             }
             Err(error) => {
                 warn!(%volume, %error, "it does not survive the driver: the keeper does not hold it");

@@ -1,4 +1,5 @@
-//! What a keeper holds for a mount: its device, its record and its ledger.
+//! What a keeper holds for a mount: its device, its record and its ledger, and where the kernel
+//! cannot send requests again, those that were received.
 //!
 //! The record is JSON in a sealed memfd, replaced as a whole. It may have secrets, which so stay in
 //! memory; the keeper never reads it. Fields that a version does not know are kept for the next.
@@ -15,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::Mounted;
 use crate::error::{Error, Result};
-use crate::fuse::Negotiated;
+use crate::fuse::{Negotiated, ServedDevice};
 use crate::keeper::KeeperClient;
 use crate::ledger::Ledger;
 use crate::meta::{Ino, Sid};
@@ -69,7 +70,7 @@ impl std::fmt::Debug for SessionRecord {
 #[derive(Debug)]
 pub struct KeptSession {
     pub record: SessionRecord,
-    pub device: OwnedFd,
+    pub device: ServedDevice,
     ledger: OwnedFd,
 }
 
@@ -78,13 +79,21 @@ impl KeptSession {
     pub fn get(keeper: &KeeperClient, name: &str) -> Result<Option<Self>> {
         let Some(held) = keeper.get(name)? else { return Ok(None) };
         let found = held.len();
-        let Ok([device, record, ledger]) = <[OwnedFd; 3]>::try_from(held) else {
+        let mut held = held.into_iter();
+        let (Some(device), Some(record), Some(ledger), received, None) =
+            (held.next(), held.next(), held.next(), held.next(), held.next())
+        else {
             return Err(Error::damaged(
                 name,
-                format!("the keeper holds {found} descriptors, not 3"),
+                format!("the keeper holds {found} descriptors, not 3 or 4"),
             ));
         };
-        Ok(Some(Self { record: read(name, record)?, device, ledger }))
+        let record = read(name, record)?;
+        if received.is_none() && !record.agreed.can_resend() {
+            let text = "the keeper does not hold the requests that were received";
+            return Err(Error::damaged(name, text));
+        }
+        Ok(Some(Self { record, device: ServedDevice { device, received }, ledger }))
     }
 
     /// Takes the ledger over. Waits for the end of the process that has it.
@@ -111,7 +120,9 @@ impl Mounted {
             unknown: Map::new(),
         };
         let record = write(&record)?;
-        keeper.put(name, &[self.session().device(), record.as_fd(), ledger.as_fd()])?;
+        let mut held = vec![self.session().device(), record.as_fd(), ledger.as_fd()];
+        held.extend(self.session().received());
+        keeper.put(name, &held)?;
         Ok(true)
     }
 }

@@ -1,7 +1,6 @@
 //! A mount of a volume: everything between the kernel and the stores, from start to end. A volume
 //! may have several mounts.
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +14,8 @@ use super::Volume;
 use crate::chunk::Budget;
 use crate::error::{Result, joined};
 use crate::fuse::{
-    InitOptions, Mount, MountMethod, MountOptions, Negotiated, Session, SessionEnd, SessionOptions,
-    Unmount, VfsAdapter,
+    InitOptions, Mount, MountMethod, MountOptions, Negotiated, ServedDevice, Session, SessionEnd,
+    SessionOptions, Unmount, VfsAdapter,
 };
 use crate::ledger::Ledger;
 use crate::meta::Ino;
@@ -74,7 +73,7 @@ impl Mounted {
     pub async fn adopt(
         volume: Arc<Volume>,
         request: MountRequest,
-        device: OwnedFd,
+        device: ServedDevice,
         agreed: Negotiated,
     ) -> Result<Self> {
         let (vfs, ledger) = (make_vfs(&volume, &request)?, request.session.ledger.clone());
@@ -111,7 +110,7 @@ impl Mounted {
 
     /// Whether another process can continue with the mount, even if this one dies.
     pub fn can_be_adopted(&self) -> bool {
-        self.ledger.is_some() && self.session.agreed().can_resend()
+        self.ledger.is_some() && self.session.can_be_resumed()
     }
 
     /// What the next process must know, if there can be one.

@@ -84,8 +84,10 @@ impl Drop for Pod {
 }
 
 /// A node whose driver has a keeper.
-fn node() -> (Node, Keeper) {
+fn node(environment: &[(&str, &str)]) -> (Node, Keeper) {
     let mut node = Node::start();
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    node.environment = environment.iter().map(owned).collect();
     let keeper = Keeper::start(&node);
     assert!(node.stop());
     node.restart(&keeper.option());
@@ -94,8 +96,17 @@ fn node() -> (Node, Keeper) {
 
 #[test]
 fn pods_go_on_when_the_driver_is_killed_or_restarted() {
-    within(MOUNTED, || {
-        let (mut node, keeper) = node();
+    pods_go_on(&[]);
+}
+
+#[test]
+fn pods_go_on_without_resend() {
+    pods_go_on(&[("JFS_NO_RESEND", "1")]);
+}
+
+fn pods_go_on(environment: &'static [(&'static str, &'static str)]) {
+    within(MOUNTED, move || {
+        let (mut node, keeper) = node(environment);
         let (one, two) = (node.publication("pvc-1", "one"), node.publication("pvc-1", "two"));
         let other = node.publication("pvc-2", "other");
         for publication in [&one, &two, &other] {
@@ -127,6 +138,7 @@ fn pods_go_on_when_the_driver_is_killed_or_restarted() {
         }
         assert!(mounts_below(&node.path("")).is_empty(), "{}", node.log());
         assert!(!node.log().contains("published again"), "{}", node.log());
+        assert!(!node.log().contains("does not survive"), "{}", node.log());
     });
 }
 
@@ -202,7 +214,7 @@ fn a_driver_that_is_replaced_stands_by_and_follows_if_the_new_one_dies() {
 #[test]
 fn a_keeper_that_comes_back_holds_the_mounts_again() {
     within(MOUNTED, || {
-        let (mut node, mut keeper) = node();
+        let (mut node, mut keeper) = node(&[]);
         let pv = node.publication("pvc-1", "one");
         node.publish(&pv).unwrap();
         let protected = |node: &Node| {

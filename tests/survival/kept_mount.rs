@@ -1,12 +1,14 @@
 //! A mount under a keeper, and how its server is killed and replaced.
 
-use std::fs;
+use std::cell::Cell;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::minor;
 use nix::unistd::Pid;
 
 use crate::support::command::poll;
@@ -16,8 +18,47 @@ use crate::support::mount::Mount;
 /// Lines that every server writes to the log once it serves.
 const SERVING: &str = "is mounted at";
 
+/// What a server writes to the log that finds the requests of the one before in memory.
+const FOUND: &str = "requests that another process received are handled again";
+
+/// If set, the kernel is taken for one that cannot send requests again. Set for the test program, all
+/// of its tests run so.
+const NO_RESEND_VARIABLE: &str = "JFS_NO_RESEND";
+
+thread_local! {
+    static HAS_RESEND: Cell<bool> = Cell::new(env::var_os(NO_RESEND_VARIABLE).is_none());
+}
+
+/// Runs a test body as if the kernel could not send requests again, as before Linux 6.9.
+pub fn masked(body: impl FnOnce()) {
+    let has_resend = HAS_RESEND.replace(false);
+    body();
+    HAS_RESEND.set(has_resend);
+}
+
+/// Generates tests that run each body, a `fn(&Fixture)`, as on a kernel that cannot send requests
+/// again.
+#[macro_export]
+macro_rules! without_resend {
+    ($($body:ident),* $(,)?) => {
+        mod without_resend {
+            $(
+                #[test]
+                fn $body() {
+                    use $crate::kept_mount::masked;
+                    use $crate::support::fixture::{Fixture, with};
+                    with(Fixture::redis, |fixture| masked(|| super::$body(fixture)));
+                }
+            )*
+        }
+    };
+}
+
 pub struct KeptMount {
     mount: Mount,
+    has_resend: bool,
+    /// Its number, which is the minor number of its device.
+    connection: u64,
 }
 
 impl KeptMount {
@@ -35,14 +76,19 @@ impl KeptMount {
                 None => command.env_remove(name),
             };
         }
+        let has_resend = HAS_RESEND.get();
+        if !has_resend {
+            command.env(NO_RESEND_VARIABLE, "1");
+        }
         command.arg(server.get_program());
         command.args(["mount", "--no-usage-report", "--no-syslog", "--backup-meta", "0"]);
         command.args(["--free-space-ratio", "0.01"]);
         command.args(["--no-bgjob", "--metrics", "127.0.0.1:0", "--cache-dir"]);
         command.arg(folder.join("kept.cache")).args(options).arg(fixture.url()).arg(&point);
         let mount = Mount::start(command, &point, &log);
-        let kept = Self { mount };
+        let mut kept = Self { mount, has_resend, connection: 0 };
         kept.wait_for_servers(1);
+        kept.connection = minor(fs::metadata(kept.path()).unwrap().dev());
         kept
     }
 
@@ -68,8 +114,15 @@ impl KeptMount {
     /// Kills the server, as a crash would. The keeper starts another.
     #[track_caller]
     pub fn kill_server(&self) {
+        self.kill_server_and(|| {});
+    }
+
+    /// Does something while no server is there.
+    #[track_caller]
+    pub fn kill_server_and(&self, meanwhile: impl FnOnce()) {
         let before = self.servers();
         kill(self.server(), Signal::SIGKILL).unwrap();
+        meanwhile();
         self.wait_for_servers(before + 1);
     }
 
@@ -106,7 +159,19 @@ impl KeptMount {
 
     #[track_caller]
     pub fn unmount(self) {
+        let is_answered = || self.waiting() == 0;
+        assert!(poll(PATIENCE, is_answered), "a request has no reply:\n{}", self.log());
+        let is_found = self.log().contains(FOUND);
+        assert_eq!(is_found, !self.has_resend && self.servers() > 1, "{}", self.log());
         self.mount.unmount();
+    }
+
+    /// How many requests have no reply, says the kernel. Asking must not send one, so the device is
+    /// not found through the mount.
+    #[track_caller]
+    pub fn waiting(&self) -> u32 {
+        let waiting = format!("/sys/fs/fuse/connections/{}/waiting", self.connection);
+        fs::read_to_string(waiting).unwrap().trim().parse().unwrap()
     }
 
     /// The process that serves.

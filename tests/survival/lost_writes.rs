@@ -6,11 +6,18 @@ use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
 
+use crate::appender::{Appended, Appender};
 use crate::kept_mount::KeptMount;
-use crate::on_both;
 use crate::support::fixture::Fixture;
+use crate::{on_both, without_resend};
 
 on_both! {
+    a_lost_write_is_reported_to_everyone_who_has_the_file_open,
+    a_hand_over_loses_nothing,
+    every_acknowledged_line_is_there_once,
+}
+
+without_resend! {
     a_lost_write_is_reported_to_everyone_who_has_the_file_open,
     a_hand_over_loses_nothing,
     every_acknowledged_line_is_there_once,
@@ -69,37 +76,15 @@ fn a_hand_over_loses_nothing(fixture: &Fixture) {
     fixture.check();
 }
 
-/// A program that appends lines as programs do that want to be sure: after an error it looks which
-/// lines are there.
 fn every_acknowledged_line_is_there_once(fixture: &Fixture) {
     fixture.format(&[]);
     let mount = KeptMount::start(fixture, &[]);
     let path = mount.path().join("log");
-    let is_over = std::sync::atomic::AtomicBool::new(false);
-    let (lines, errors) = std::thread::scope(|scope| {
-        let (path, is_over) = (&path, &is_over);
-        let appender = scope.spawn(move || {
-            let open = || OpenOptions::new().append(true).create(true).open(path).unwrap();
-            let (mut file, mut line, mut errors) = (open(), 0_u32, 0_u32);
-            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
-                let text = format!("{line}\n");
-                if file.write_all(text.as_bytes()).and_then(|()| file.sync_data()).is_ok() {
-                    line += 1;
-                    continue;
-                }
-                errors += 1;
-                // The error stays until the last descriptor is closed.
-                drop(file);
-                file = open();
-                let found = fs::read_to_string(path).unwrap();
-                line = u32::try_from(found.lines().count()).unwrap();
-            }
-            (line, errors)
-        });
-        mount.disturb(16, 3);
-        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
-        appender.join().unwrap()
-    });
+    let appender = Appender::start(&path, &fixture.folder().join("appended"));
+    mount.disturb(16, 3);
+    let Some(Appended { lines, errors }) = appender.finish() else {
+        panic!("the program failed:\n{}", mount.log());
+    };
     let expected: Vec<String> = (0..lines).map(|line| line.to_string()).collect();
     let found = fs::read_to_string(&path).unwrap();
     assert_eq!(found.lines().collect::<Vec<_>>(), expected, "after {errors} errors");

@@ -11,8 +11,10 @@ mod csi;
 #[path = "../support/csi_sanity.rs"]
 mod csi_sanity;
 
+mod appender;
 mod conformance;
 mod driver;
+mod interrupted;
 mod kept_mount;
 mod lost_writes;
 mod names;

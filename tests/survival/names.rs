@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::kept_mount::KeptMount;
+use crate::kept_mount::{KeptMount, masked};
 use crate::support::fixture::{Fixture, long};
 use crate::support::timeout::within;
 
@@ -37,6 +37,20 @@ fn names_change_exactly_once_on_sqlite() {
 #[test]
 fn names_change_exactly_once_on_tikv() {
     run(Fixture::tikv, if long() { 100 } else { 8 });
+}
+
+#[test]
+fn names_change_exactly_once_without_resend_on_redis() {
+    run_masked(Fixture::redis, if long() { 1000 } else { 16 });
+}
+
+#[test]
+fn names_change_exactly_once_without_resend_on_sqlite() {
+    run_masked(Fixture::sqlite, if long() { 100 } else { 8 });
+}
+
+fn run_masked(make: fn() -> Fixture, rounds: u32) {
+    within(LIMIT, move || masked(|| names_change_exactly_once(&make(), rounds)));
 }
 
 fn run(make: fn() -> Fixture, rounds: u32) {

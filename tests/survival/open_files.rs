@@ -7,13 +7,21 @@ use std::os::unix::fs::FileExt;
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::kept_mount::KeptMount;
-use crate::on_both;
 use crate::support::fixture::{Client, Fixture};
+use crate::{on_both, without_resend};
 
 on_both! {
     open_files_go_on,
     removed_files_that_are_open_keep_their_content,
     removed_files_in_the_trash_can_be_written,
+    locks_stay_held,
+    a_listing_goes_on,
+    the_session_is_the_same_and_ends_with_the_mount,
+}
+
+without_resend! {
+    open_files_go_on,
+    removed_files_that_are_open_keep_their_content,
     locks_stay_held,
     a_listing_goes_on,
     the_session_is_the_same_and_ends_with_the_mount,

@@ -9,10 +9,11 @@ use std::thread;
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::kept_mount::KeptMount;
-use crate::on_both;
 use crate::support::fixture::{Fixture, long};
+use crate::{on_both, without_resend};
 
 on_both! { programs_go_on_over_hand_overs }
+without_resend! { programs_go_on_over_hand_overs }
 
 fn programs_go_on_over_hand_overs(fixture: &Fixture) {
     fixture.format(&[]);

@@ -58,7 +58,7 @@ impl Keeper {
         match mounted.keep(&self.client, NAME, serde_json::Value::Null) {
             Ok(true) => {}
             Ok(false) => {
-                warn!("the mount ends with this process: the kernel cannot resend requests");
+                warn!("the mount ends with this process: another one needs Linux 5.1 or newer");
             }
             Err(error) => {
                 warn!(%error, "the mount ends with this process: the keeper does not hold it");

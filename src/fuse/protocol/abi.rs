@@ -15,6 +15,8 @@ pub const IN_HEADER: usize = 40;
 pub const OUT_HEADER: usize = 16;
 /// Length of the arguments between the header of a write and its data.
 pub const WRITE_IN: usize = 40;
+/// Marks the number of an INTERRUPT, which is otherwise that of the request it names.
+pub const INTERRUPT_REPLY: u64 = 1;
 /// Marks a request that the kernel has queued again after [`notify::RESEND`].
 pub const RESENT: u64 = 1 << 63;
 

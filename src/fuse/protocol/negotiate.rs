@@ -14,6 +14,9 @@ const SMALL_IO: u32 = 128 << 10;
 /// The kernel's default limit (`fs.fuse.max_pages_limit`).
 const LARGE_IO: u32 = 1 << 20;
 
+/// The first minor version whose kernels check what a reply to an INTERRUPT names.
+const TELLS_UNANSWERED: u32 = 29;
+
 /// Whether listing a directory also returns attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlusMode {
@@ -43,6 +46,9 @@ pub struct InitOptions {
     pub kill_suidgid: bool,
     /// Files may be served by a [`Backing`](super::super::Backing).
     pub passthrough: bool,
+    /// The kernel sends requests again to the next process, if it can. Without, as on kernels that
+    /// cannot, the next process finds them in memory.
+    pub resend: bool,
 }
 
 impl Default for InitOptions {
@@ -57,6 +63,7 @@ impl Default for InitOptions {
             posix_acl: false,
             kill_suidgid: false,
             passthrough: false,
+            resend: true,
         }
     }
 }
@@ -79,7 +86,6 @@ impl InitOptions {
             | InitFlags::FUSE_SETXATTR_EXT
             | InitFlags::FUSE_INIT_EXT
             | InitFlags::FUSE_HAS_EXPIRE_ONLY
-            | InitFlags::FUSE_HAS_RESEND
             // A file that is open for direct I/O can still be mapped.
             | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
         let acl = InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
@@ -90,6 +96,7 @@ impl InitOptions {
         flags.set(acl, self.posix_acl);
         flags.set(InitFlags::FUSE_HANDLE_KILLPRIV_V2, self.kill_suidgid);
         flags.set(InitFlags::FUSE_PASSTHROUGH, self.passthrough);
+        flags.set(InitFlags::FUSE_HAS_RESEND, self.resend);
         flags
     }
 }
@@ -142,6 +149,11 @@ impl Negotiated {
     /// Whether the kernel can resend requests in flight.
     pub fn can_resend(&self) -> bool {
         self.flags().contains(InitFlags::FUSE_HAS_RESEND)
+    }
+
+    /// Whether the kernel tells which requests have no reply yet; since Linux 5.1.
+    pub(in crate::fuse) fn tells_unanswered(&self) -> bool {
+        self.minor >= TELLS_UNANSWERED
     }
 
     /// Bytes of the longest request. Extended attributes of 64 KiB must fit, however small the I/O.

@@ -13,6 +13,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::uio::writev;
 use nix::unistd::read;
 
+use crate::fuse::protocol::abi;
+use crate::fuse::protocol::message_head::MessageHead;
+
 /// The most slices that one writev takes.
 const SLICES_MAX: usize = 1024;
 
@@ -83,6 +86,21 @@ impl Device {
         let mut slices = whole.to_vec();
         slices.push(IoSlice::new(&joined));
         retry(|| writev(&self.0, &slices))
+    }
+
+    /// Whether the kernel waits for the reply to a request that was received. If its caller was
+    /// interrupted, the INTERRUPT comes once more.
+    ///
+    /// The reply EAGAIN to an INTERRUPT has the kernel send that one again. It finds no such
+    /// request if that has its reply, and is not accepted if the request was not interrupted.
+    pub fn expects_reply(&self, unique: u64) -> Result<bool, Errno> {
+        let mut head = MessageHead::new();
+        let again = head.seal(0, -(Errno::EAGAIN as i32), unique | abi::INTERRUPT_REPLY);
+        match self.send(&[IoSlice::new(again)]) {
+            Ok(()) | Err(Errno::EINVAL) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
+            Err(errno) => Err(errno),
+        }
     }
 
     fn wait(&self) -> Result<(), Closed> {

@@ -46,7 +46,17 @@ pub fn is_bulk(message: &[u8]) -> bool {
     }
 }
 
-/// Has the file system handle the message of this length in the buffer.
+/// The number of the request in a message that needs a reply.
+pub fn needs_reply(message: &[u8]) -> Option<u64> {
+    let header = Header::decode(message).ok()?;
+    let opcode = Opcode::from_u32(header.opcode);
+    let no_reply = [Opcode::Forget, Opcode::BatchForget, Opcode::Interrupt, Opcode::NotifyReply];
+    let needs_reply = opcode.is_none_or(|opcode| !no_reply.contains(&opcode));
+    needs_reply.then_some(header.request.unique)
+}
+
+/// Has the file system handle the message of this length in the buffer. `is_repeated` if another
+/// process received it before.
 pub fn dispatch<F: FileSystem>(
     file_system: &F,
     connection: &Arc<Connection>,
@@ -54,6 +64,7 @@ pub fn dispatch<F: FileSystem>(
     buffer: &mut ReceiveBuffer,
     pool: &Arc<BufferPool>,
     length: usize,
+    is_repeated: bool,
 ) {
     let message = buffer.message(length);
     let Ok(header) = Header::decode(message) else {
@@ -74,7 +85,7 @@ pub fn dispatch<F: FileSystem>(
         }
         return;
     };
-    if request.is_resent()
+    if (is_repeated || request.is_resent())
         && let Some(ledger) = &connection.ledger
         && ledger.is_suspect(request.unique & !abi::RESENT)
     {

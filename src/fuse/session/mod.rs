@@ -11,6 +11,7 @@ mod receive;
 mod receive_buffer;
 mod reply;
 mod signals;
+mod unanswered;
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,6 +36,7 @@ use connection::Connection;
 use device::Closed;
 use receive::Receiver;
 use receive_buffer::BufferPool;
+use unanswered::Unanswered;
 
 pub use in_flight::RequestMemory;
 pub use notify::{Notification, Notifier};
@@ -61,6 +63,21 @@ impl Default for SessionOptions {
 
 /// Memory for requests if there is only one session.
 const SINGLE_SESSION_MEMORY: usize = 64 << 20;
+
+/// The descriptor of a mount that another process served, with what belongs to it.
+#[derive(Debug)]
+pub struct ServedDevice {
+    pub device: OwnedFd,
+    /// The requests that the process received, if the kernel cannot send them again: see
+    /// [`Session::received`].
+    pub received: Option<OwnedFd>,
+}
+
+impl From<OwnedFd> for ServedDevice {
+    fn from(device: OwnedFd) -> Self {
+        Self { device, received: None }
+    }
+}
 
 /// Why a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,34 +120,44 @@ impl Session {
         options: &SessionOptions,
         runtime: Handle,
     ) -> Result<Self> {
-        let connection = Connection::new(device, options, runtime);
+        let mut connection = Connection::new(device, options, runtime);
         let agreed = negotiate(&connection, init)?;
         debug!(?agreed, "FUSE session begins");
+        if options.ledger.is_some() && !agreed.can_resend() && agreed.tells_unanswered() {
+            connection.unanswered = Some(Unanswered::create(agreed.request_max())?);
+        }
         Self::serve(connection, agreed, file_system)
     }
 
     /// Continues with a descriptor whose INIT is done. The kernel resends every request that was
-    /// received without a reply, if it can.
+    /// received without a reply, if it can; otherwise they are among the received ones, if those
+    /// are given. Never both: a request would be handled twice.
     pub fn resume<F: FileSystem>(
-        device: OwnedFd,
+        device: impl Into<ServedDevice>,
         agreed: Negotiated,
         file_system: Arc<F>,
         options: &SessionOptions,
         runtime: Handle,
     ) -> Result<Self> {
-        let connection = Connection::new(device, options, runtime);
+        let ServedDevice { device, received } = device.into();
+        let mut connection = Connection::new(device, options, runtime);
         if agreed.can_resend() {
             // Before anything is received: it would be sent a second time.
             resend(&connection)?;
+        } else if let Some(received) = received {
+            let (device, in_flight) = (&connection.device, &connection.in_flight);
+            let unanswered = Unanswered::adopt(received, agreed.request_max(), device, in_flight)?;
+            connection.unanswered = Some(unanswered);
         }
         Self::serve(connection, agreed, file_system)
     }
 
     fn serve<F: FileSystem>(
-        connection: Arc<Connection>,
+        connection: Connection,
         agreed: Negotiated,
         file_system: Arc<F>,
     ) -> Result<Self> {
+        let connection = Arc::new(connection);
         connection.device.stop_blocking().map_err(device_fault)?;
         let notifier =
             Notifier::start(Arc::clone(&connection)).map_err(|error| thread_fault(&error))?;
@@ -156,6 +183,16 @@ impl Session {
     /// The descriptor, to be duplicated for a process that outlives this one.
     pub fn device(&self) -> BorrowedFd<'_> {
         self.connection.device.as_fd()
+    }
+
+    /// The requests that have no reply, for the next process, if the kernel cannot send them again.
+    pub fn received(&self) -> Option<BorrowedFd<'_>> {
+        self.connection.unanswered.as_ref().map(|unanswered| unanswered.requests().as_fd())
+    }
+
+    /// Whether another process that has the descriptors can continue, even if this one dies.
+    pub fn can_be_resumed(&self) -> bool {
+        self.agreed.can_resend() || self.received().is_some()
     }
 
     /// Invalidates what the kernel caches.
@@ -189,7 +226,8 @@ impl Session {
     }
 
     /// Stops receiving, waits for work in flight for up to `patience`, and sends no replies from
-    /// then on: the kernel resends what is left to the next process. Needs a kernel that can.
+    /// then on: what is left is for the next process, if this session [can be
+    /// resumed](Session::can_be_resumed).
     pub async fn hand_over(&self, patience: Duration) -> Leftover {
         self.notifier.shut();
         self.stopping.cancel();

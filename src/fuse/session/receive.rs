@@ -21,7 +21,7 @@ use tracing::{error, info};
 use super::SessionEnd;
 use super::connection::Connection;
 use super::device::Closed;
-use super::dispatch::{dispatch, is_bulk};
+use super::dispatch::{dispatch, is_bulk, needs_reply};
 use super::receive_buffer::{BufferPool, ReceiveBuffer};
 use crate::fuse::file_system::FileSystem;
 
@@ -67,6 +67,8 @@ fn watch(connection: &Arc<Connection>) -> Result<AsyncFd<Readable>, Errno> {
 struct Message {
     buffer: ReceiveBuffer,
     length: usize,
+    /// Whether another process received it before.
+    is_repeated: bool,
 }
 
 impl<F: FileSystem> Receiver<F> {
@@ -94,22 +96,32 @@ impl<F: FileSystem> Receiver<F> {
             Ok(source) => source,
             Err(errno) => return Closed::Failed(errno),
         };
-        let mut buffer = self.pool.take();
+        self.handle_inherited().await;
+        let mut free = None;
         loop {
+            if free.is_none() {
+                free = Some(self.next_buffer().await);
+            }
             self.connection.in_flight.wait_for_memory().await;
             // Fails when the runtime is shutting down.
             let Ok(mut ready) = source.ready(EVENTS).await else {
                 return Closed::Failed(Errno::ESHUTDOWN);
             };
             for _ in 0..IN_A_ROW {
+                if self.stopping.is_cancelled() {
+                    break;
+                }
+                // None if the last request keeps it.
+                let Some(mut buffer) = free.take() else { break };
                 match self.connection.device.receive_now(buffer.space()) {
                     Ok(Some(length)) => {
-                        buffer = self.serve(Message { buffer, length });
+                        free = self.serve(Message { buffer, length, is_repeated: false });
                         if !self.connection.in_flight.has_memory() {
                             break;
                         }
                     }
                     Ok(None) => {
+                        free = Some(buffer);
                         ready.clear_ready();
                         break;
                     }
@@ -121,33 +133,113 @@ impl<F: FileSystem> Receiver<F> {
         }
     }
 
-    /// Handles a message. Returns a buffer for the next one.
-    fn serve(self: &Arc<Self>, mut message: Message) -> ReceiveBuffer {
-        if is_bulk(message.buffer.message(message.length)) && self.connection.device.has_more() {
-            let Message { buffer, length } = message;
+    /// Handles what the process before received and did not reply to, if the kernel does not send
+    /// it again.
+    async fn handle_inherited(self: &Arc<Self>) {
+        let Some(unanswered) = &self.connection.unanswered else { return };
+        for unique in unanswered.inherited() {
+            // It is in memory until it has its reply, so that the next process finds it as well.
+            let Some(bytes) = unanswered.message(unique) else { continue };
+            let buffer = ReceiveBuffer::copy_of(&bytes);
+            self.handle(&mut Message { buffer, length: bytes.len(), is_repeated: true });
+            tokio::task::consume_budget().await;
+        }
+    }
+
+    async fn next_buffer(&self) -> ReceiveBuffer {
+        match &self.connection.unanswered {
+            Some(unanswered) => ReceiveBuffer::Shared(unanswered.space().await),
+            None => self.pool.take(),
+        }
+    }
+
+    /// Handles a message. Returns a buffer for the next one, unless this one is kept.
+    fn serve(self: &Arc<Self>, mut message: Message) -> Option<ReceiveBuffer> {
+        let bytes = message.buffer.message(message.length);
+        let is_bulk = is_bulk(bytes) && self.connection.device.has_more();
+        if self.connection.unanswered.is_some() {
+            let unique = needs_reply(bytes);
+            return self.serve_kept(message, unique, is_bulk);
+        }
+        if is_bulk {
+            let Message { buffer, length, .. } = message;
             let (buffer, next) = self.pool.hand_over(buffer, length);
-            let mut message = Message { buffer, length };
-            let guard = self.connection.in_flight.add(length);
-            let receiver = Arc::clone(self);
-            // Tracked by the session, which waits for it.
-            self.connection.work.spawn(async move {
-                receiver.handle(&mut message);
-                receiver.pool.put_back(message.buffer);
-                drop(guard);
-            });
-            return next;
+            self.spawn(Message { buffer, length, is_repeated: false }, None);
+            return Some(next);
         }
         self.handle(&mut message);
-        message.buffer
+        Some(message.buffer)
+    }
+
+    /// Handles a message that is kept for the next process until it has its reply.
+    fn serve_kept(
+        self: &Arc<Self>,
+        mut message: Message,
+        unique: Option<u64>,
+        is_bulk: bool,
+    ) -> Option<ReceiveBuffer> {
+        let unanswered = self.connection.unanswered.as_ref()?;
+        if let Some(unique) = unique {
+            unanswered.begin(unique);
+        }
+        if is_bulk && unanswered.is_small(message.length) {
+            let Message { buffer, length, is_repeated } = message;
+            let copy = ReceiveBuffer::copy_of(buffer.message(length));
+            let next = self.settle(buffer, unique, length);
+            self.spawn(Message { buffer: copy, length, is_repeated }, None);
+            return next;
+        }
+        if is_bulk {
+            self.spawn(message, unique);
+            return None;
+        }
+        self.handle(&mut message);
+        self.settle(message.buffer, unique, message.length)
+    }
+
+    /// Handles a message in a task of its own, and then its buffer.
+    fn spawn(self: &Arc<Self>, mut message: Message, unique: Option<u64>) {
+        let guard = self.connection.in_flight.add(message.length);
+        let receiver = Arc::clone(self);
+        // Tracked by the session, which waits for it.
+        self.connection.work.spawn(async move {
+            receiver.handle(&mut message);
+            match receiver.settle(message.buffer, unique, message.length) {
+                Some(ReceiveBuffer::Shared(space)) => {
+                    if let Some(unanswered) = &receiver.connection.unanswered {
+                        unanswered.give_back(space);
+                    }
+                }
+                Some(own) => receiver.pool.put_back(own),
+                None => {}
+            }
+            drop(guard);
+        });
+    }
+
+    /// Returns the buffer of a message that was handled or copied, unless it is kept.
+    fn settle(
+        &self,
+        buffer: ReceiveBuffer,
+        unique: Option<u64>,
+        length: usize,
+    ) -> Option<ReceiveBuffer> {
+        match (buffer, &self.connection.unanswered) {
+            (ReceiveBuffer::Shared(space), Some(unanswered)) => {
+                let space = unanswered.settle(space, unique, length, &self.connection.in_flight);
+                space.map(ReceiveBuffer::Shared)
+            }
+            (buffer, _) => Some(buffer),
+        }
     }
 
     /// A handler that panics costs its caller an EIO, by the reply that it drops, and affects
     /// nobody else.
     fn handle(&self, message: &mut Message) {
-        let Message { buffer, length } = message;
+        let Message { buffer, length, is_repeated } = message;
         guard(|| {
             let (fs, connection) = (&*self.file_system, &self.connection);
-            dispatch(fs, connection, self.agreed, buffer, &self.pool, *length);
+            dispatch(fs, connection, self.agreed, buffer, &self.pool, *length, *is_repeated);
         });
     }
 }

@@ -3,6 +3,9 @@
 //! A write that completes at once is read from the buffer it was received in. A large write that
 //! must wait keeps its buffer, and receiving continues with another: the data is not copied. A
 //! small one is copied, since a buffer is as large as the largest request.
+//!
+//! Where requests are received into memory that outlives the process, that memory is received into
+//! again once its request has a reply, so writes that wait are always copied from it.
 
 use std::sync::Arc;
 
@@ -10,14 +13,19 @@ use bytes::Bytes;
 
 use super::in_flight::RequestMemory;
 use crate::fuse::protocol::abi::{IN_HEADER, WRITE_IN};
+use crate::ledger::ReceiveSpace;
 use crate::sync::{Mutex, MutexGuard};
 
 const PAGE: usize = 4096;
 
 /// A buffer in which the data of a write is page-aligned.
-pub struct ReceiveBuffer {
-    bytes: Vec<u8>,
-    start: usize,
+pub enum ReceiveBuffer {
+    Own {
+        bytes: Vec<u8>,
+        start: usize,
+    },
+    /// In memory that outlives the process.
+    Shared(ReceiveSpace),
 }
 
 impl ReceiveBuffer {
@@ -25,18 +33,43 @@ impl ReceiveBuffer {
         let bytes = vec![0; size + PAGE];
         let data = bytes.as_ptr().addr() + IN_HEADER + WRITE_IN;
         let start = data.next_multiple_of(PAGE) - data;
-        Self { bytes, start }
+        Self::Own { bytes, start }
+    }
+
+    /// A buffer with a copy of a message.
+    pub fn copy_of(message: &[u8]) -> Self {
+        let mut copy = Self::new(message.len());
+        copy.space()[..message.len()].copy_from_slice(message);
+        copy
     }
 
     /// The space to receive into.
     pub fn space(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..]
+        match self {
+            Self::Own { bytes, start } => &mut bytes[*start..],
+            Self::Shared(space) => space.bytes_mut(),
+        }
     }
 
     /// Returns the received message.
     pub fn message(&self, length: usize) -> &[u8] {
-        let message = &self.bytes[self.start..];
-        &message[..length.min(message.len())]
+        let bytes = self.bytes();
+        &bytes[..length.min(bytes.len())]
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own { bytes, start } => &bytes[*start..],
+            Self::Shared(space) => space.bytes(),
+        }
+    }
+
+    /// The memory of this process that it takes.
+    fn size(&self) -> usize {
+        match self {
+            Self::Own { bytes, .. } => bytes.len(),
+            Self::Shared(_) => 0,
+        }
     }
 }
 
@@ -54,14 +87,14 @@ impl SpareBuffers {
 
     fn take(&self, size: usize) -> Option<ReceiveBuffer> {
         let mut buffers = self.lock();
-        let found = buffers.iter().rposition(|buffer| buffer.bytes.len() == size + PAGE)?;
+        let found = buffers.iter().rposition(|buffer| buffer.size() == size + PAGE)?;
         Some(buffers.swap_remove(found))
     }
 
     fn put_back(&self, buffer: ReceiveBuffer) {
         let mut buffers = self.lock();
-        let held: usize = buffers.iter().map(|buffer| buffer.bytes.len()).sum();
-        if held + buffer.bytes.len() <= self.kept {
+        let held: usize = buffers.iter().map(ReceiveBuffer::size).sum();
+        if held + buffer.size() <= self.kept {
             buffers.push(buffer);
         }
     }
@@ -88,7 +121,7 @@ impl BufferPool {
     }
 
     pub fn put_back(&self, buffer: ReceiveBuffer) {
-        if buffer.bytes.len() == self.size + PAGE {
+        if buffer.size() == self.size + PAGE {
             self.memory.spare.put_back(buffer);
         }
     }
@@ -103,9 +136,7 @@ impl BufferPool {
         if self.is_large(length) {
             return (buffer, self.take());
         }
-        let mut copy = ReceiveBuffer::new(length);
-        copy.space()[..length].copy_from_slice(buffer.message(length));
-        (copy, buffer)
+        (ReceiveBuffer::copy_of(buffer.message(length)), buffer)
     }
 
     /// Whether a message is large enough to keep its buffer.
@@ -129,7 +160,7 @@ impl Payload<'_> {
 
     /// Takes the data to outlive the handler.
     pub fn keep(self) -> Bytes {
-        if !self.pool.is_large(self.length) {
+        if !self.pool.is_large(self.length) || matches!(self.buffer, ReceiveBuffer::Shared(_)) {
             return Bytes::copy_from_slice(self.as_slice());
         }
         let taken = std::mem::replace(self.buffer, self.pool.take());
@@ -141,7 +172,7 @@ impl Payload<'_> {
 
 impl ReceiveBuffer {
     fn space_after_arguments(&self) -> &[u8] {
-        &self.bytes[self.start + IN_HEADER + WRITE_IN..]
+        &self.bytes()[IN_HEADER + WRITE_IN..]
     }
 }
 
@@ -246,6 +277,6 @@ mod tests {
         let pool = pool();
         let (theirs, _) = pool.hand_over(received(&pool, b"data"), IN_HEADER + WRITE_IN + 4);
         assert!(theirs.message(IN_HEADER + WRITE_IN + 4).ends_with(b"data"));
-        assert!(theirs.bytes.len() < SIZE);
+        assert!(theirs.size() < SIZE);
     }
 }

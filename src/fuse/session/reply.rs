@@ -270,6 +270,7 @@ impl PendingReply {
         if let Some(record) = &self.record {
             record.end();
         }
+        self.connection.answered(self.request.unique);
         match sent {
             Ok(()) => true,
             // The caller is gone, or the mount is.

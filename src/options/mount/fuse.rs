@@ -16,6 +16,8 @@ use crate::vfs::{ContentOptions, VfsOptions};
 const MIN_IO: u64 = 4 << 10;
 /// The largest request size that the kernel accepts.
 const MAX_IO: u64 = 1 << 20;
+/// If set, the kernel is taken for one that cannot send requests again, as before Linux 6.9.
+const NO_RESEND_VARIABLE: &str = "JFS_NO_RESEND";
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "FUSE")]
@@ -113,6 +115,7 @@ impl FuseArgs {
             writeback_cache: self.options.writeback_cache,
             async_dio: self.options.async_dio,
             posix_acl: setting.enable_acl,
+            resend: std::env::var_os(NO_RESEND_VARIABLE).is_none_or(|value| value.is_empty()),
             ..InitOptions::default()
         }
     }

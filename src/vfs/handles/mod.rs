@@ -100,12 +100,21 @@ impl Handles {
         Ok(HandleMemory { _reserved: reserved })
     }
 
-    /// `flags` are those of open(2).
-    pub fn add(&self, handle: Handle, flags: OFlag, memory: HandleMemory) -> Fh {
-        let fh = match &self.ledger {
+    /// Returns a number for a handle. No other handle of the mount ever has it.
+    pub fn next(&self) -> Fh {
+        match &self.ledger {
             Some(ledger) => Fh(ledger.next_handle()),
             None => Fh(self.next.fetch_add(1, Ordering::Relaxed)),
-        };
+        }
+    }
+
+    /// `flags` are those of open(2).
+    pub fn add(&self, handle: Handle, flags: OFlag, memory: HandleMemory) -> Fh {
+        self.add_as(self.next(), handle, flags, memory)
+    }
+
+    /// Adds a handle under this number, which is returned.
+    pub fn add_as(&self, fh: Fh, handle: Handle, flags: OFlag, memory: HandleMemory) -> Fh {
         let slot = self.record(fh, &handle, flags);
         let opened = OpenHandle { handle: Arc::new(handle), _memory: Some(memory), slot };
         self.lock().insert(fh, opened);

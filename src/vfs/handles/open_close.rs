@@ -56,8 +56,9 @@ impl Vfs {
             return Ok(OpenedNode { fh, keep_cache: false, direct: true, stale_attr: false });
         }
         let (opened, reader) = self.content.open(caller, ino, flags).await?;
-        let fh = self.handles.add(Handle::File(FileHandle::new(reader, false)), flags, memory);
-        self.replace_earlier_handle(caller, fh, ino).await;
+        let handle = Handle::File(FileHandle::new(reader, false));
+        let fh = self.number_for(caller, ino).await;
+        self.handles.add_as(fh, handle, flags, memory);
         let stale_attr = self.kernel_view.differs(ino, &opened.attr);
         Ok(OpenedNode { fh, keep_cache: opened.keep_cache, direct: false, stale_attr })
     }
@@ -76,9 +77,8 @@ impl Vfs {
         let memory = self.handles.reserve()?;
         let umask = self.umask(umask);
         let made = self.meta.create(caller, dir, &name, mode, umask, exclusive).await?;
-        let (node, opened) = self.opened_new(made, memory);
-        self.replace_earlier_handle(caller, opened.fh, node.ino).await;
-        Ok((node, opened))
+        let fh = self.number_for(caller, made.0).await;
+        Ok(self.opened_new(fh, made, memory))
     }
 
     /// Creates and opens a file without a name. For a moment it has one.
@@ -93,7 +93,7 @@ impl Vfs {
         let name = Name::new(format!("tmpfile_{}", Uuid::new_v4()))?;
         let umask = self.umask(umask);
         let made = self.meta.create(caller, dir, &name, mode, umask, true).await?;
-        let (mut node, opened) = self.opened_new(made, memory);
+        let (mut node, opened) = self.opened_new(self.handles.next(), made, memory);
         if let Err(error) = self.meta.unlink_with(&Caller::root(), dir, &name, true).await {
             self.abandon(opened.fh, node.ino).await;
             return Err(error);
@@ -102,10 +102,15 @@ impl Vfs {
         Ok((node, opened))
     }
 
-    fn opened_new(&self, (ino, attr): (Ino, Attr), memory: HandleMemory) -> (Node, OpenedNode) {
+    fn opened_new(
+        &self,
+        fh: Fh,
+        (ino, attr): (Ino, Attr),
+        memory: HandleMemory,
+    ) -> (Node, OpenedNode) {
         let reader = self.content.reader(ino, &attr);
         let handle = Handle::File(FileHandle::new(reader, false));
-        let fh = self.handles.add(handle, OFlag::O_RDWR, memory);
+        self.handles.add_as(fh, handle, OFlag::O_RDWR, memory);
         let opened = OpenedNode { fh, keep_cache: true, direct: false, stale_attr: false };
         (Node { ino, attr }, opened)
     }
@@ -235,13 +240,20 @@ impl Vfs {
         }
     }
 
-    /// Records the handle that a request opened. Closes the one that an earlier process opened for
-    /// the same request, which the kernel does not know.
-    async fn replace_earlier_handle(&self, caller: &Caller, fh: Fh, ino: Ino) {
-        let Some(request) = &caller.request else { return };
-        if let Some(earlier) = request.earlier_handle() {
-            self.abandon(Fh(earlier), ino).await;
+    /// Returns the number of the handle that a request opens. Closes the one that an earlier process
+    /// opened for the same request, which the kernel does not know.
+    ///
+    /// The request has the number before the ledger has the handle: if this process dies between
+    /// the two, the next one looks for a handle that is not there. In the other order it would have
+    /// one that nobody closes, and the file would keep its errors, and its content if it is removed.
+    async fn number_for(&self, caller: &Caller, ino: Ino) -> Fh {
+        let fh = self.handles.next();
+        if let Some(request) = &caller.request {
+            if let Some(earlier) = request.earlier_handle() {
+                self.abandon(Fh(earlier), ino).await;
+            }
+            request.intend_handle(fh.0);
         }
-        request.intend_handle(fh.0);
+        fh
     }
 }
